@@ -106,7 +106,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
     return vm.run(frame).value, frame
 
 
-def argument(vm: Interpreter, name: str, obj: Any) -> Any:
+def argument(vm: Interpreter, name: str, obj: object) -> Any:
     """What stands for an argument until it is read."""
     opaque = Local(name) in vm.varying.opaque and type(obj) in (int, float, str, bytes)
     return vm.wrap(obj, Local(name)) if opaque else Lazy(obj, Local(name))
@@ -189,7 +189,7 @@ def remove_dead(graph: torch.fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def _holds_list(at: Any) -> bool:
+def _holds_list(at: object) -> bool:
     """Whether an index is a list of positions, which may lie outside, as one that is a tensor may."""
     return isinstance(at, list) or (isinstance(at, tuple) and any(map(_holds_list, at)))
 
@@ -205,7 +205,7 @@ class Ended(Struct, eq=False):
 
 
 def end(
-    fn: types.FunctionType, vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None, result: Any = None
+    fn: types.FunctionType, vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None, result: object = None
 ) -> Ended:
     """Rebuild what leaves the capture of ``fn``. ``ending`` gives the last statements; ``root``: the function's frame where it has ended,
     and ``result``: what it returns. Runs while the thread's state is the capture's own."""
@@ -393,7 +393,7 @@ def attempt(
     fn: types.FunctionType,
     bound: dict[str, Any],
     options: CaptureOptions,
-    context: Any,
+    context: object,
     varying: Varying | None,
     attempts: list[Interpreter],
 ) -> tuple[Interpreter, Ended]:
@@ -470,7 +470,7 @@ def prefix(
     fn: types.FunctionType,
     bound: dict[str, Any],
     options: CaptureOptions,
-    context: Any,
+    context: object,
     attempts: list[Interpreter],
     last: int,
     reason: Unsupported | Raised,

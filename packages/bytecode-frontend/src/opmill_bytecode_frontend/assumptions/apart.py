@@ -58,7 +58,7 @@ def guard_shared(vm: Interpreter) -> list[AllDistinct]:
     return [AllDistinct(tuple(rows))] if len(rows) > 1 else []
 
 
-def is_changed(value: Any, changed: set[int]) -> bool:
+def is_changed(value: object, changed: set[int]) -> bool:
     """Whether an object is among the changed ones, or its instance dictionary or the container that it is."""
     parts = (value, value.storage, value.__dict__.get("_attrs")) if isinstance(value, ObjectValue) else (value,)
     return any(id(part) in changed for part in parts)

@@ -41,7 +41,7 @@ class Expected:
         self.guards = guards
         self._check = GuardSet(guards).native(names).check
 
-    def __call__(self, *values: Any) -> bool:
+    def __call__(self, *values: object) -> bool:
         return self._check(*values)
 
 

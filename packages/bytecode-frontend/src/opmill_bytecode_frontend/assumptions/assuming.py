@@ -48,7 +48,7 @@ class Assumptions:
         where = self.tree_guards if self.of_module(source) else self.guards
         where.setdefault(key, guard)
 
-    def guard_tensor(self, guard: Any, held: bool) -> None:
+    def guard_tensor(self, guard: object, held: bool) -> None:
         (self.tree_tensors if held else self.tensor_guards).append(guard)
 
     def of_module(self, source: Source | None) -> bool:
@@ -100,7 +100,7 @@ class Assumptions:
         """Whether a module of that class is known: then the module tree guards its attributes."""
         return cls in self.tree_classes and issubclass(cls, torch.nn.Module)
 
-    def class_source(self, owner: type, name: str, raw: Any) -> Any:
+    def class_source(self, owner: type, name: str, raw: object) -> Any:
         if self.is_made(owner) and type(given := self.known[id(owner)][1]) is GivenClass:
             return given.source_of(name, raw) or Pinned(raw, name)
         fixed = not self.guards_attributes(owner) and (owner, name) not in self.varying.apart
@@ -127,7 +127,7 @@ class Assumptions:
         for name, value in (fn.obj.__kwdefaults__ or {}).items():
             self.guard(Is(Item(Attr(source, "__kwdefaults__"), name), value))
 
-    def guard_class(self, owner: type, name: str, raw: Any) -> None:
+    def guard_class(self, owner: type, name: str, raw: object) -> None:
         source = self.class_source(owner, name, raw)
         if type(source) is not Pinned:
             self.guard(Is(source, raw))

@@ -85,14 +85,14 @@ def going_on(
     return Going(body, resume, kinds)
 
 
-def holds_generator(value: Any) -> bool:
+def holds_generator(value: object) -> bool:
     """Whether a variable holds a suspended generator: that runs something when the variable goes, which must not be sooner."""
     if isinstance(value, GeneratorValue):
         return value.is_guarded()
     return isinstance(value, (Lazy, ExternalIterator)) and type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None
 
 
-def holds_mortal_object(value: Any) -> bool:
+def holds_mortal_object(value: object) -> bool:
     """Whether a variable holds an object of before that tells when it dies."""
     return isinstance(value, (Lazy, ObjectValue)) and value.obj is not None and is_mortal(value.obj)
 

@@ -24,7 +24,7 @@ class Placed(str):
     position: Any = None
 
     @classmethod
-    def at(cls, text: str, position: Any) -> Placed:
+    def at(cls, text: str, position: object) -> Placed:
         placed = cls(text)
         placed.position = position
         return placed

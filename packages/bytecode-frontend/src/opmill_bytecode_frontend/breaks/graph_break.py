@@ -55,7 +55,7 @@ def stack_of(vm: Interpreter) -> list[Site]:
     return found[::-1]
 
 
-def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
+def statements(sites: list[Site], context: object, r: Expressions) -> list[str]:
     """What the outermost of the frames still does: run its instruction, or the frames inside; then its resume function goes on."""
     site, inner = sites[0], sites[1:]
     if inner:

@@ -80,7 +80,7 @@ def may_call_back(function: Value, args: list[Any]) -> bool:
     return made or isinstance(function, (ObjectValue, GeneratorValue)) or any(map(runs_code, args))
 
 
-def runs_code(value: Any) -> bool:
+def runs_code(value: object) -> bool:
     """Whether an operand may have functions of the program that an operation on it runs."""
     if isinstance(value, ExternalIterator):
         return type(value.obj) not in PLAIN_ITERATORS
@@ -88,7 +88,7 @@ def runs_code(value: Any) -> bool:
     return isinstance(value, kinds) and type(value) is not ExceptionObject
 
 
-def worth_capturing(fn: Any) -> bool:
+def worth_capturing(fn: object) -> bool:
     return not is_disabled(fn) and is_users(getattr(fn, "__module__", None) or "")
 
 
@@ -113,7 +113,7 @@ def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
 
 
 @native("CALL", "CALL_KW")
-def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def call(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     stack = list(frame.stack)
     count, pops, names = ins.argval or 0, 2, frame.kwnames
     if ins.opname == "CALL_KW":
@@ -131,7 +131,7 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
 
 
 @native("CALL_FUNCTION_EX")
-def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     stack = list(frame.stack)
     named = f", **{r.expr(stack.pop())}" if (ins.argval or 0) & 1 else ""
     args = stack.pop()
@@ -151,7 +151,7 @@ def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: An
 def operation(pops: int, template: str) -> Row:
     """A row for an instruction that is one expression over the values it pops, lowest first."""
 
-    def row(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    def row(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
         values = [r.expr(v) for v in frame.stack[-pops:]]
         result = r.temporary("_r")
         return Native([f"{result} = {template.format(*values, arg=ins.argval)}"], pops, [result])
@@ -162,7 +162,7 @@ def operation(pops: int, template: str) -> Row:
 def statement(pops: int, template: str) -> Row:
     """A row for an instruction that is one statement and pushes nothing."""
 
-    def row(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    def row(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
         return Native([template.format(*[r.expr(v) for v in frame.stack[-pops:]], arg=ins.argval)], pops)
 
     return row
@@ -186,7 +186,7 @@ ROWS |= {
 
 
 @native("BINARY_OP")
-def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     left, right = [r.expr(v) for v in frame.stack[-2:]]
     result = r.temporary("_r")
     if ins.argval in BINARY_OPS:
@@ -195,7 +195,7 @@ def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> N
 
 
 @native("RAISE_VARARGS")
-def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     if not ins.argval:
         raise Unsupported("FE071", "a graph break at a bare raise", "the exception came up earlier", where=frame.where())
     parts = [r.expr(value) for value in frame.stack[-ins.argval :]]
@@ -203,14 +203,14 @@ def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: Any) 
 
 
 @native("CONTAINS_OP")
-def contains_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def contains_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     item, container = [r.expr(v) for v in frame.stack[-2:]]
     result = r.temporary("_r")
     return Native([f"{result} = {item} {'not in' if ins.argval else 'in'} {container}"], 2, [result])
 
 
 @native("LOAD_ATTR", "LOAD_METHOD")
-def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     result = r.temporary("_r")
     pushed: list[str | None] = [result]
     if ins.opname == "LOAD_METHOD" or ins.flag & 1:
@@ -219,7 +219,7 @@ def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> N
 
 
 @native("FORMAT_VALUE")
-def format_value(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def format_value(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     flags = ins.argval or 0
     pops = 2 if flags & 4 else 1
     value = r.expr(frame.stack[-pops])
@@ -230,13 +230,13 @@ def format_value(frame: Frame, ins: Instruction, r: Expressions, context: Any) -
 
 
 @native("BEFORE_WITH")
-def before_with(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def before_with(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     enter, leave, entered = (r.temporary("_r") for _ in range(3))
     found = f"{enter}, {leave} = {r.constants.name(context_methods)}({r.expr(frame.stack[-1])})"
     return Native([found, f"{entered} = {enter}()"], 1, [leave, entered])
 
 
-def context_methods(manager: Any) -> tuple[Any, Any]:
+def context_methods(manager: object) -> tuple[Any, Any]:
     """``__enter__`` and ``__exit__`` as a with statement looks for them: on the class."""
     cls, found = type(manager), []
     for name, told in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
@@ -248,25 +248,25 @@ def context_methods(manager: Any) -> tuple[Any, Any]:
 
 
 @native("UNPACK_SEQUENCE")
-def unpack_sequence(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def unpack_sequence(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     names = [r.temporary("_r") for _ in range(ins.argval)]
     return Native([f"[{', '.join(names)}] = {r.expr(frame.stack[-1])}"], 1, list(reversed(names)))
 
 
 @native("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
-def pop_jump(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def pop_jump(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     value = r.expr(frame.stack[-1])
     return Native([], 1, condition=(value if ins.opname.endswith("TRUE") else f"not {value}", [], []))
 
 
 @native("FOR_ITER")
-def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
     end = r.constants.name(STOP)
     return turn(frame, ins, r, [f"{item} = next({iterator}, {end})"], item, end)
 
 
 @native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
-def jump_or_pop(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+def jump_or_pop(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     value = r.expr(frame.stack[-1])
     return Native([], 1, condition=(value if "TRUE" in ins.opname else f"not {value}", [value], []))

@@ -55,7 +55,7 @@ def pushed(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
     return Native([f"{result} = {called}"], 0, [result])
 
 
-def dropped(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+def dropped(frame: Frame, ins: Instruction, r: object, called: str) -> Native:
     """The result is of no interest."""
     return Native([called], 0)
 
@@ -113,12 +113,12 @@ ASKING: dict[Any, tuple[str, ...]] = {
 ASKERS = frozenset(map(type, ASKING))
 
 
-def asks(function: Any) -> bool:
+def asks(function: object) -> bool:
     """Whether it is one of these builtin functions (and not something that has no hash, or one of its own)."""
     return type(function) in ASKERS and function in ASKING
 
 
-def asked(builtin: Any, owner: Value) -> tuple[Any, Any]:
+def asked(builtin: object, owner: Value) -> tuple[Any, Any]:
     """The method in Python that a builtin function asks of an object, and what comes after it: for ``Frame.expects``."""
     mro = owner.cls.__mro__ if isinstance(owner, ObjectValue) else ()
     for name in ASKING[builtin]:
@@ -150,7 +150,7 @@ class Made(Struct, frozen=True):
         return Native([f"{r.constants.name(check_init)}({called})"], 0, [r.expr(self.made)])
 
 
-def check_init(result: Any) -> None:
+def check_init(result: object) -> None:
     """What a class does with the result of ``__init__``."""
     if result is not None:
         raise TypeError(f"__init__() should return None, not {type(result).__name__!r}")
@@ -184,7 +184,7 @@ class Operated(Struct, frozen=True):
         )
 
 
-def operate(op: str, left: Any, right: Any, others: tuple[tuple[bool, str], ...]) -> Any:
+def operate(op: str, left: object, right: object, others: tuple[tuple[bool, str], ...]) -> Any:
     """What an operator does when the first method that it tried gave NotImplemented."""
     if op in IN_PLACE:
         return IN_PLACE[op](left, right)
@@ -224,7 +224,7 @@ def iterated(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
     return Native([f"{result} = {called}", f"{r.constants.name(check_iterator)}({result})"], 0, [result])
 
 
-def check_iterator(result: Any) -> None:
+def check_iterator(result: object) -> None:
     """What ``iter`` does with the result of ``__iter__``."""
     if not hasattr(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type {type(result).__name__!r}")

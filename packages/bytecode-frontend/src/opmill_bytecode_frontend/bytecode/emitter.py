@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from .program import NOWHERE, ExceptionHandler, Instruction, Position
 from .versions import BINARY_OPERATORS, COMPARE_MASKS, COMPARE_SHIFT, LOAD_CLOSURE, OPCODES, STORE_CLOSURE, VERSION
@@ -27,7 +27,7 @@ class Emitter:
 
     # raw
 
-    def emit(self, opname: str, argval: Any = None, *, flag: int = 0, target: Instruction | None = None) -> Instruction:
+    def emit(self, opname: str, argval: object = None, *, flag: int = 0, target: Instruction | None = None) -> Instruction:
         """Appends any instruction; prefer the methods that know the version."""
         instruction = Instruction(opname, argval, flag, target, self.position, self.handler)
         self.instructions.append(instruction)
@@ -57,7 +57,7 @@ class Emitter:
 
     # variables and constants
 
-    def load_const(self, value: Any) -> None:
+    def load_const(self, value: object) -> None:
         """``-> value``; any object may be a constant of a code object made at run time."""
         self.emit("LOAD_CONST", value)
 
@@ -175,7 +175,7 @@ class Emitter:
         if _NULL_FIRST:
             self.swap(2)
 
-    def load_callable(self, value: Any) -> None:
+    def load_callable(self, value: object) -> None:
         """Loads a constant and prepares to call it."""
         if _NULL_FIRST:
             self.push_null()

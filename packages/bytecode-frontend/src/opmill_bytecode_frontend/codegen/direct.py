@@ -37,7 +37,7 @@ class Parts:
         self.r, self.inputs, self.result = r, inputs, Result()
         self._known: dict[int, int | None] = {}
 
-    def part(self, value: Any) -> int:
+    def part(self, value: object) -> int:
         """The number of the part that stands for ``value``. NeedsPython where there is none."""
         if id(value) in self._known:
             known = self._known[id(value)]
@@ -48,7 +48,7 @@ class Parts:
         made = self._known[id(value)] = self._describe(value)
         return made
 
-    def _describe(self, value: Any) -> int:
+    def _describe(self, value: object) -> int:
         source = getattr(value, "source", None)
         if type(source) is Pinned:
             return self.result.constant(source.object)

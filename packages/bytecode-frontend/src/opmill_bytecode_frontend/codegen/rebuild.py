@@ -83,7 +83,7 @@ class Rebuilder:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def source(self, source: Any) -> str:
+    def source(self, source: object) -> str:
         """The name of what a source gave when the call began."""
         text = expression(source, self.constants, self.vm.overridden)
         if text.isidentifier():
@@ -144,15 +144,15 @@ class Rebuilder:
         self.remember(value, text)
         return text
 
-    def known(self, value: Any) -> str | None:
+    def known(self, value: object) -> str | None:
         """The name of what was built already."""
         return self._built.get(id(value))
 
-    def remember(self, value: Any, text: str) -> None:
+    def remember(self, value: object, text: str) -> None:
         self._built[id(value)] = text
         self._keep.append(value)
 
-    def assign(self, value: Any, text: str) -> str:
+    def assign(self, value: object, text: str) -> str:
         """Name a new object before what is filled in later is built: it may contain itself. ``text`` may name parts that hold the object,
         an iterator over an object that keeps it: then the first of them has built it, and a second one would be another object."""
         if (made := self._built.get(id(value))) is not None:
@@ -171,7 +171,7 @@ class Rebuilder:
         """The expression of a class: a constant, or what stands for a model."""
         return self.expr(self.vm.known[id(cls)][1]) if self.vm.is_made(cls) else self.constants.name(cls)
 
-    def stored(self, table: str, hashed: Any, key: Any, item: Any, plain: str) -> str:
+    def stored(self, table: str, hashed: object, key: object, item: object, plain: str) -> str:
         """The statement that puts an item into a dictionary: ``plain``, unless that asked the program again for the hash of its key."""
         known = program_hash(hashed)
         return plain if known is None else f"{self.constants.name(store_known)}({table}, {self.expr(key)}, {self.expr(item)}, {known})"

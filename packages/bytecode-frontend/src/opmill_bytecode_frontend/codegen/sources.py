@@ -46,13 +46,13 @@ class Constants:
         self.stubs: dict[str, Stub] = {}
         self._names: dict[int, str] = {}
 
-    def key(self, obj: Any) -> str:
+    def key(self, obj: object) -> str:
         """Text for an object of this value, where it does not matter which one."""
         if type(obj) in LITERALS and type(obj) not in (float, complex) and len(repr(obj)) < 60 and obj is not NotImplemented:
             return repr(obj)
         return self.name(obj)
 
-    def name(self, obj: Any) -> str:
+    def name(self, obj: object) -> str:
         """Text for this very object: a literal only where Python has one object of that value."""
         if is_single(obj):
             return repr(obj)

@@ -21,7 +21,7 @@ class Expressions(Protocol):
     vm: Interpreter
     forgets: bool
 
-    def expr(self, value: Any) -> str: ...
+    def expr(self, value: object) -> str: ...
     def temporary(self, prefix: str = "_v") -> str: ...
 
 
@@ -35,7 +35,7 @@ class Passed:
         self._names: dict[str, str] = {}
         self.forgets = False
 
-    def expr(self, value: Any) -> str:
+    def expr(self, value: object) -> str:
         text = self.outer.expr(value)
         if text in self.constants.table or (type(value) is ConstantValue and is_single(value.value)):
             return text

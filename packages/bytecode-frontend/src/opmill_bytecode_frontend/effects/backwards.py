@@ -49,7 +49,7 @@ class Backward:
         return returned
 
 
-def drawing(region: Region, returned: Any) -> Any:
+def drawing(region: Region, returned: object) -> Any:
     """What tells recorded graphs apart."""
     nodes = [f"{n.op} {n.name} {n.target!r} {n.args!r} {n.kwargs!r}" for n in region.graph.nodes]
     inner = {name: getattr(held, "code", id(held)) for name, held in region.attributes.items()}

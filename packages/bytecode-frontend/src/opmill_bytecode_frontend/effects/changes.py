@@ -44,7 +44,7 @@ class Effects:
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         self.globals[(id(namespace), name)] = (namespace, name, value)
 
-    def store_attribute(self, cls: type, name: str, found: Any, value: Value | None) -> None:
+    def store_attribute(self, cls: type, name: str, found: object, value: Value | None) -> None:
         before = self.attributes.get((id(cls), name))
         again = before is not None and (before[3] is None or before[4])
         if before is not None and before[3] is None:

@@ -87,7 +87,7 @@ def _enter(name: str) -> Any:
     return torch.ops.profiler._record_function_enter_new(name)
 
 
-def _leave(record: Any) -> None:
+def _leave(record: object) -> None:
     torch.ops.profiler._record_function_exit._RecordFunction(record)
 
 

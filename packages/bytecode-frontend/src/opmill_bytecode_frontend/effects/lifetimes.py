@@ -31,7 +31,7 @@ MOST_ITEMS = 100
 COUNTED = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict)
 
 
-def is_mortal(obj: Any) -> bool:
+def is_mortal(obj: object) -> bool:
     """Whether the program would see when an object dies: its class has a ``__del__`` in Python, or there are weak references to it."""
     kind = type(obj)
     if kind in COUNTED:
@@ -46,7 +46,7 @@ def holds_mortal(obj: Any) -> bool:
     return is_mortal(obj) or (type(obj) in (tuple, list) and any(is_mortal(item) for item in obj[:MOST_ITEMS]))
 
 
-def is_suspended(obj: Any) -> bool:
+def is_suspended(obj: object) -> bool:
     """Whether it is a generator that is in the midst of something: its ``finally`` blocks run when it is dropped."""
     return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
 

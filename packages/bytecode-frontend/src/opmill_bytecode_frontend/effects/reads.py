@@ -56,7 +56,7 @@ def note_cell(reads: list[Any], owner: CellValue, name: str, found: Value) -> No
     note(reads, pending.cell, owner, name, found)
 
 
-def note(reads: list[Any], kind: Any, owner: Any, name: str, found: Value) -> None:
+def note(reads: list[Any], kind: object, owner: object, name: str, found: Value) -> None:
     if not isinstance(found, SETTLED):
         reads.append((kind, owner, name))
         note_contents(reads, found)
@@ -66,7 +66,7 @@ def note_contents(reads: list[Any], found: Value) -> None:
     reads += [(None, each, "") for each in containers(found, [])]
 
 
-def containers(value: Any, above: list[Any]) -> Iterator[Value]:
+def containers(value: object, above: list[Any]) -> Iterator[Value]:
     """The outermost ones that can change."""
     if isinstance(value, TupleValue):
         for item in value.items if all(value is not each for each in above) else ():

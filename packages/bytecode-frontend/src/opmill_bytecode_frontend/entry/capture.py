@@ -103,7 +103,7 @@ class Context:
             return known
         return self._compiled.setdefault(fn, CompiledFunction(fn, Capture(fn, self).on_miss))  # another thread may have been first
 
-    def resumed(self, body: Body, resume: Resume, place: Any) -> Any:
+    def resumed(self, body: Body, resume: Resume, place: object) -> Any:
         """The captured form of a resume function; the same one for the same place and state."""
         key = (body.key, place, resume.stack, resume.parameters)
         if (known := self._compiled.get(key)) is not None:
@@ -159,7 +159,7 @@ REMEDIES: dict[type, str] = {
 """By the guard that failed last, what is to be done about it."""
 
 
-def remedy(guard: Any) -> str:
+def remedy(guard: object) -> str:
     kind, held = type(guard), getattr(guard, "object", MISSING)
     if isinstance(held, (set, frozenset)) or kind is Predicate:  # known by identity, and by contents
         kind = Predicate
@@ -200,7 +200,7 @@ class Capture:
         limit = self.context.options.recompile_limit
         return self.compiled_for[kinds] >= limit or len(compiled.entries) >= MOST_KINDS * limit
 
-    def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    def on_miss(self, compiled: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
         others."""
         if self.eager:
@@ -326,11 +326,11 @@ class Capture:
             fn = types.FunctionType(taking(fn.__code__), fn.__globals__, fn.__name__, None, fn.__closure__)
             self.context.given_up.add(fn.__code__)
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             with intercept(offer):
                 return fn(*args, **kwargs)
 
-        def hand_over(*args: Any) -> Any:
+        def hand_over(*args: object) -> Any:
             return TailCall(run, list(args))
 
         self.eager = True
@@ -413,10 +413,10 @@ def capture(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     options: CaptureOptions | None = None,
-    on_translation: Any = None,
-    on_break: Any = None,
-    on_recapture: Any = None,
-    watched_by: Any = None,
+    on_translation: object = None,
+    on_break: object = None,
+    on_recapture: object = None,
+    watched_by: object = None,
 ) -> Any:
     """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
 

@@ -13,7 +13,7 @@ def kind_of(module: torch.nn.Module) -> Hashable:
     each module inside. Modules that contain each other are looked at once."""
     seen: dict[int, int] = {}
 
-    def look(each: Any) -> Hashable:
+    def look(each: object) -> Hashable:
         if id(each) in seen:
             return seen[id(each)]
         seen[id(each)] = len(seen)

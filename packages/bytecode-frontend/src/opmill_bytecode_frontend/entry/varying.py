@@ -226,7 +226,7 @@ class Seen:
             moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
             self.strides.setdefault(guard.source, set()).update(moved)
 
-    def _note_array(self, guard: Predicate, array: Any) -> None:
+    def _note_array(self, guard: Predicate, array: object) -> None:
         assert isinstance(guard.function, Laid), guard.function
         if changed := guard.function.changed(array):
             self.sizes.setdefault(guard.source, set()).update(changed)
@@ -243,7 +243,7 @@ class Seen:
             missed.add(guard.source)
 
 
-def is_of_text(guard: Any) -> bool:
+def is_of_text(guard: object) -> bool:
     """Whether a guard says what a text or a set among the arguments is."""
     found = type(guard) is Predicate and type(guard.function) is Items
     return found or (
@@ -251,21 +251,21 @@ def is_of_text(guard: Any) -> bool:
     )
 
 
-def is_another(one: Any, other: Any) -> bool:
+def is_another(one: object, other: object) -> bool:
     """Whether two objects differ in their identity, and are of a class of which programs make many."""
     kind = type(one)
     many = kind is object or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
     return many and one is not other and type(other) is kind
 
 
-def is_replaced(guard: Is, now: Any) -> bool:
+def is_replaced(guard: Is, now: object) -> bool:
     """Whether an attribute or item holds another container, or object of the program's, of the same class."""
     found = type(guard.source) is Item and now is not guard.object and type(now) is type(guard.object)
     plain = isinstance(now, (dict, list, collections.deque, SimpleNamespace)) or is_another(guard.object, now)
     return found and plain and not isinstance(now, (FunctionType, torch.nn.Module, torch.Tensor, type))
 
 
-def is_remade(guard: Is | TypeIs, now: Any) -> bool:
+def is_remade(guard: Is | TypeIs, now: object) -> bool:
     """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
     if isinstance(guard, Is):
         return now is not guard.object and same_definition(now, guard.object)

@@ -23,7 +23,7 @@ class Pending:
         self._result: torch.Tensor | None = result
         self._written = written
 
-    def wait(self, timeout: Any = None) -> bool:
+    def wait(self, timeout: object = None) -> bool:
         """Fills what the collective writes to. True."""
         if self._result is not None:
             arrive(self._result, self._written)

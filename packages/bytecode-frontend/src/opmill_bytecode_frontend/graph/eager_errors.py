@@ -23,7 +23,7 @@ _OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)"
 LARGEST = 1 << 22
 
 
-def refuse_types(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def refuse_types(function: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raises what eager raises where a function would compute with types of arguments for which eager has no kernel."""
     if id(function) not in _BY_THEMSELVES:
         return
@@ -62,7 +62,7 @@ class NotAskable(Exception):
     """A tensor of sizes that only data tell, of another device, or too large."""
 
 
-def computes(function: Any) -> bool:
+def computes(function: object) -> bool:
     """Whether it is torch's own, and no exchange with other processes."""
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return getattr(function, "namespace", None) == "aten" or str(function).startswith("aten.")

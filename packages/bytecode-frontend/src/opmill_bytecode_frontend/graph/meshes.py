@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -31,15 +31,15 @@ if torch.distributed.is_available():
     from torch.distributed.device_mesh import DeviceMesh
 
     @tracks(torch.distributed.ProcessGroup)
-    def process_group(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    def process_group(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return ProcessGroupValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "process group"))
 
     @tracks(DeviceMesh)
-    def mesh(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    def mesh(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return SettledValue(obj, by_identity(vm, obj, source))
 
     @tracks(*PLACEMENTS)
-    def placement(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    def placement(vm: Interpreter, obj: object, source: Source | None) -> Value:
         """Known by what it says: each use of a tensor may make another one."""
         if source is not None and type(source) is not Pinned:
             vm.guard(Predicate(source, lambda now: type(now) is type(obj) and now == obj, f"== {obj}"))

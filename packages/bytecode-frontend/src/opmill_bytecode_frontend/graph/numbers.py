@@ -112,18 +112,18 @@ class Numbers:
 
     # ---- nodes of the graph ----------------------------------------------------------------------------------------
 
-    def node(self, number: Any, node_of: Any) -> Any:
+    def node(self, number: object, node_of: object) -> Any:
         """A symbolic number as argument of a node: made of the inputs' sizes by Python's operators. ``node_of`` gives the input's node."""
         if type(number) is torch.SymFloat:
             return self._real(number.node.value, node_of)
         return self._index(index_of(number), node_of)
 
-    def condition(self, relation: Relation, node_of: Any) -> Any:
+    def condition(self, relation: Relation, node_of: object) -> Any:
         """A relation as argument of a node."""
         compare = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge}[relation.kind]
         return self._call(compare, self._index(relation.expr, node_of), 0)
 
-    def _index(self, expr: Index, node_of: Any) -> Any:
+    def _index(self, expr: Index, node_of: object) -> Any:
         expr = self.sizes.simplify(expr)
         if (constant := expr.constant) is not None:
             return constant
@@ -161,7 +161,7 @@ class Numbers:
             self._nodes[name] = known
         return known
 
-    def _real(self, value: Any, node_of: Any) -> Any:
+    def _real(self, value: object, node_of: object) -> Any:
         if isinstance(value, Index):
             return self._index(value, node_of)
         if not isinstance(value, Real):
@@ -209,7 +209,7 @@ class Numbers:
         expr = self.sizes.simplify(expr)
         return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
 
-    def _real_text(self, value: Any, read: Any, written: Callable[[Any], str], called: Callable[[str, list[str]], str]) -> str:
+    def _real_text(self, value: object, read: object, written: Callable[[Any], str], called: Callable[[str, list[str]], str]) -> str:
         """``written`` turns other objects into text, ``called`` operations of texts."""
         if isinstance(value, Index):
             return self._index_text(value, read)
@@ -217,7 +217,7 @@ class Numbers:
             return written(value)
         return called(value.op, [self._real_text(a, read, written, called) for a in value.args])
 
-    def sourced(self, number: Any) -> Sourced | None:
+    def sourced(self, number: object) -> Sourced | None:
         """A number by its sources; None where only data tell, and for what has no text."""
         sources: dict[Source, int] = {}
 
@@ -269,7 +269,7 @@ class Numbers:
         function, span = self.spans.get(where, ("", None))
         return excerpt([(file, int(line), function)], [span]) if function else []
 
-    def assume_stride(self, source: Source, dim: int, stride: Any) -> None:
+    def assume_stride(self, source: Source, dim: int, stride: object) -> None:
         """The stride is this expression of the sizes."""
         expr = self.sizes.simplify(index_of(stride))
         self.strides.append(self._guard(f"stride == {expr}", stride=TensorProperty(source, "stride", dim)))

@@ -18,7 +18,7 @@ class StateChanged(RuntimeError):
     """A backward read an object of the program at capture that is another one now."""
 
 
-def attribute(owner: Any, name: str) -> Any:
+def attribute(owner: object, name: str) -> Any:
     """What a lookup finds, before descriptors of the program run: these are read by themselves."""
     if isinstance(owner, type):
         return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), MISSING)
@@ -44,7 +44,7 @@ def cell(holder: Any, name: str) -> Any:
         return MISSING
 
 
-def same(before: Any, now: Any) -> bool:
+def same(before: object, now: object) -> bool:
     if before is now:
         return True
     if type(before) is not type(now):
@@ -61,7 +61,7 @@ def watch(outputs: Iterable[Any], of: str, *reads: Read) -> None:
     """The backward of ``outputs`` raises where ``reads`` find other things than now."""
     known = [(read, holder, name, read(holder, name)) for read, holder, name in reads]
 
-    def unchanged(gradients: Any) -> None:
+    def unchanged(gradients: object) -> None:
         for read, holder, name, before in known:
             if not same(before, read(holder, name)):
                 raise StateChanged(

@@ -48,7 +48,7 @@ from .results import PLAIN, contains_tensor, is_answer
 DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 
 
-def graph_constant(value: Any) -> Any:
+def graph_constant(value: object) -> Any:
     """As it may stand in the text of a graph: numbers of numpy as Python's own."""
     if type(value).__module__ == "numpy" and isinstance(value, (float, complex)):
         return complex(value) if isinstance(value, complex) else float(value)
@@ -163,7 +163,7 @@ class Recorder:
         found = [self.fakes.get(node) for node in nodes]
         return [fake for fake in found if fake is not None]
 
-    def hold(self, name: str, module: Any) -> torch.fx.Node:
+    def hold(self, name: str, module: object) -> torch.fx.Node:
         """The node that gives ``module``, held by the graph that is being recorded."""
         held = self.regions[-1].attributes if self.regions else self.attributes
         name = f"{name}_{len(held)}"
@@ -367,14 +367,14 @@ class Recorder:
                 return value, value.fake._ragged_idx, number.node.nested_int_coeff()
         raise NotGraphable("the size along which rows of a tensor differ that is not there any more")
 
-    def _ragged_node(self, number: Any) -> torch.fx.Node:
+    def _ragged_node(self, number: object) -> torch.fx.Node:
         owner, dim, factor = self.with_ragged(number)
         node = self.graph.call_method("size", (self.node_of(owner), dim))
         return node if type(factor) is int and factor == 1 else self.graph.call_function(operator.mul, (node, factor))
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    def call_function(self, vm: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_function(self, vm: Machine, target: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self._operate(vm, "call_function", target, target, args, kwargs)
 
     def call_method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -390,7 +390,7 @@ class Recorder:
             return self.track(vm, result, node)
         return vm.fresh(result)
 
-    def evaluate(self, vm: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def evaluate(self, vm: Machine, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A question about a tensor whose answer is a constant."""
         plain = [self.lower(a, True) for a in args]
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
@@ -421,7 +421,7 @@ class Recorder:
 
     # ---- floats that are not assumed -----------------------------------------------------------------------------------
 
-    def with_scalars(self, target: Any, args: list[Value]) -> list[Value]:
+    def with_scalars(self, target: object, args: list[Value]) -> list[Value]:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
             numbers = [i for i, a in enumerate(args) if type(a) in (FloatNumber, LateFloat)]
@@ -438,7 +438,7 @@ class Recorder:
         tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
         return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and is_plain_on_cpu(tensor)
 
-    def scalar_for(self, number: Any, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
+    def scalar_for(self, number: object, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
         """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
         floating = fake.is_floating_point()
         if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
@@ -522,7 +522,7 @@ class Recorder:
         node.meta["stack_trace"] = vm.location()
         self.operations += 1
 
-    def track(self, vm: Machine, result: Any, node: torch.fx.Node) -> Value:
+    def track(self, vm: Machine, result: object, node: torch.fx.Node) -> Value:
         """The tracked value of what an operation gave."""
         if isinstance(result, torch.Tensor):
             known = self.by_fake.get(id(result))
@@ -586,10 +586,10 @@ def is_plain_on_cpu(value: TensorValue) -> bool:
     return value.fake.device.type == "cpu" and not takes_operators(type(value.fake))
 
 
-def is_held(value: Any) -> bool:
+def is_held(value: object) -> bool:
     """Whether an input is a tensor of a module: the check of the guards has it at hand."""
     return getattr(value, "held", False)
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     return getattr(function, "__name__", None) or str(function)

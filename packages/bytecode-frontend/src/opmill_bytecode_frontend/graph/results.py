@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 #: Python objects that may stand in a graph as arguments.
@@ -14,14 +12,14 @@ PLAIN = (
 ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
 
 
-def is_answer(result: Any) -> bool:
+def is_answer(result: object) -> bool:
     """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
     if isinstance(result, (tuple, list)):
         return all(map(is_answer, result))
     return isinstance(result, ANSWERS)
 
 
-def contains_tensor(result: Any) -> bool:
+def contains_tensor(result: object) -> bool:
     if isinstance(result, (tuple, list)):
         return any(contains_tensor(r) for r in result)
     if type(result) is dict:

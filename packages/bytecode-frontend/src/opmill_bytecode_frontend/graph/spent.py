@@ -18,11 +18,11 @@ class Spent(torch.autograd.Function):
     """A tensor as it is, whose history raises."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, anchor: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return x
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: object, gradient: torch.Tensor) -> Any:
         raise RuntimeError(MESSAGE)
 
 

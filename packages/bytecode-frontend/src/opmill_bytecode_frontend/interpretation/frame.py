@@ -104,7 +104,7 @@ class Frame:
         delegates = self.pc > 0 and following.opname == "RESUME" and (following.argval or 0) & 3 == 2
         return self.stack[-1] if delegates else None
 
-    def expects(self, function: Any, goes_on: Any) -> None:
+    def expects(self, function: object, goes_on: object) -> None:
         """The instruction being run will call ``function`` next, and nothing is left of it but ``goes_on`` when that has ended; None: no
         such call."""
         self.calling, self.goes_on = function, goes_on
@@ -140,7 +140,7 @@ class Frame:
         return f"{self.code.co_filename}:{self.line}"
 
 
-def callee_of(first: Any, second: Any, args: list[Any]) -> Any:
+def callee_of(first: object, second: object, args: list[Any]) -> Any:
     """The function of the two places below a call's arguments; a receiver that stands beside it becomes the first of these."""
     if sys.version_info >= (3, 13):
         function, receiver = first, second

@@ -183,7 +183,7 @@ class Interpreter(Operators, Assumptions):
             self.know(obj, value)
         return value
 
-    def know(self, obj: Any, value: V) -> V:
+    def know(self, obj: object, value: V) -> V:
         """From now on ``value`` stands for the object."""
         self.known[id(obj)] = (obj, value)
         return value
@@ -227,13 +227,13 @@ class Interpreter(Operators, Assumptions):
             return value.cls(self.plain(v) for v in value.items.values())
         return value.constant()
 
-    def wrap_cached(self, result: Any) -> Value:
+    def wrap_cached(self, result: object) -> Value:
         """The tracked value of what a cache gives to everyone: constants as such, other objects by identity."""
         return self.wrap(result, Pinned(result, repr(type(result))))
 
     # ---- names -----------------------------------------------------------------------------------------------------
 
-    def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
+    def read_global(self, namespace: dict[str, Any], name: str, module: object = None) -> Value:
         """A name of a module: assigned earlier in the capture, a global, or a builtin."""
         changed = self.effects.globals.get((id(namespace), name))
         if changed is not None:
@@ -269,7 +269,7 @@ class Interpreter(Operators, Assumptions):
             return self.know(namespace, Names(items, dict, source, namespace))
         return found[1]
 
-    def may_be_rebound(self, namespace: dict[str, Any], value: Any) -> bool:
+    def may_be_rebound(self, namespace: dict[str, Any], value: object) -> bool:
         """Whether a name of torch or the standard library is guarded: functions and classes that user code reads, torch's functional forms,
         and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
         if namespace is sys.__dict__ and not callable(value):
@@ -304,7 +304,7 @@ class Interpreter(Operators, Assumptions):
         raised.fields.update(fields)
         raise Raised(raised.raised_while(self, self.handled))
 
-    def of_error(self, arg: Any) -> Value:
+    def of_error(self, arg: object) -> Value:
         """An argument of an exception that Python itself raised at capture."""
         if type(arg) is tuple:
             return TupleValue([self.of_error(a) for a in arg])
@@ -430,7 +430,7 @@ class Interpreter(Operators, Assumptions):
     def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return fn.call(self, args, kwargs)
 
-    def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call_builtin(self, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         found = marked(self, obj, args, kwargs)
         return call_builtin(self, obj, args, kwargs) if found is None else found
 

@@ -64,7 +64,7 @@ class Operators:
 
     effects: Effects
 
-    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+    def throw(self, cls: type[BaseException], *args: object) -> NoReturn:
         raise NotImplementedError
 
     def getattr(self, value: Value, name: str) -> Value:
@@ -97,7 +97,7 @@ class Operators:
             self.throw(TypeError, f"bad operand type for {symbol}: {value.python_type().__name__!r}")
         return result
 
-    def expect(self, owner: Value, name: str, goes_on: Any) -> None:
+    def expect(self, owner: Value, name: str, goes_on: object) -> None:
         """The instruction being run calls a method of the data model next: see ``Frame.expects``."""
         if self.frame is not None:
             self.frame.expects(method_of(owner, name), goes_on)

@@ -25,7 +25,7 @@ def exempt(module: str) -> bool:
     return module.split(".")[0] in EXEMPT
 
 
-def is_disabled(function: Any) -> bool:
+def is_disabled(function: object) -> bool:
     """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``, or is disabled each time that it is called,
     as the hooks of ``fully_shard`` are."""
     if getattr(function, "_torchdynamo_disable", False) is True:
@@ -34,13 +34,13 @@ def is_disabled(function: Any) -> bool:
     return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
 
 
-def compiles(function: Any) -> bool:
+def compiles(function: object) -> bool:
     """Whether a function marks itself as one that compiles what it is given, with the arguments of ``torch.compile``: captured code that
     calls it is given what it means, and other code does as with a disabled one."""
     return getattr(function, "_opmill_compiles", False) is True
 
 
-def optimizers_own(function: Any) -> Any:
+def optimizers_own(function: object) -> Any:
     """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every
     optimizer); None for what somebody else disabled."""
     own = getattr(function, "_torchdynamo_orig_callable", None)

@@ -92,7 +92,7 @@ def by_identity(vm: Interpreter, obj: Any, source: Any) -> Any:
     return source
 
 
-def by_structure(vm: Interpreter, obj: Any, source: Source | None) -> Any:
+def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Any:
     """Objects that hang on the arguments, or that were seen to be replaced by others, are known by their type and what is read of them;
     others by identity."""
     if source is None or is_held(vm, source):
@@ -133,14 +133,14 @@ def has_methods(cls: type) -> bool:
     return any(type(raw) is types.FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
 
 
-def builtin_part(obj: Any) -> ConstantValue | None:
+def builtin_part(obj: object) -> ConstantValue | None:
     """The number or text that an object of a class derived from one is."""
     base = next((base for base in PLAIN if isinstance(obj, base)), None)
     return None if base is None else ConstantValue(PLAIN[base](obj))
 
 
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
-def constant(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if isinstance(obj, enum.Enum):
         return by_name(vm, obj, source)
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
@@ -168,12 +168,12 @@ def constant(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(torch.Generator)
-def generator(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def generator(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ChanceValue(obj, by_identity(vm, obj, source))
 
 
 @tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
-def by_name(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def by_name(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if isinstance(obj, enum.Enum):
         return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
     return ConstantValue(obj, by_identity(vm, obj, source))
@@ -228,7 +228,7 @@ class FrozenObject(ObjectValue):
 
 
 @tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
-def description(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def description(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
@@ -258,7 +258,7 @@ def list_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
     return storage if type(obj) is base else with_storage(vm, obj, source, storage)
 
 
-def with_storage(vm: Interpreter, obj: Any, source: Source | None, storage: Value) -> ObjectValue:
+def with_storage(vm: Interpreter, obj: object, source: Source | None, storage: Value) -> ObjectValue:
     """An object of a class written in Python on a builtin container."""
     if type(find_in_mro(type(obj).__mro__, "__getitem__")[1]) is types.FunctionType:
         vm.overridden[source] = builtin_base(type(obj))
@@ -275,7 +275,7 @@ def keys_are_known(vm: Interpreter, source: Any) -> bool:
     return False
 
 
-def called(obj: Any) -> str:
+def called(obj: object) -> str:
     """What a key or an item is called in explanations: an object of the program is not asked."""
     return repr(obj)[:40] if type(obj) in LITERALS else type(obj).__qualname__
 
@@ -361,7 +361,7 @@ def set_(vm: Interpreter, obj: Any, source: Any) -> Value:
 
 
 @tracks(slice)
-def slice_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     parts = [vm.wrap(getattr(obj, n), Attr(source, n) if source is not None else None) for n in ("start", "stop", "step")]
     if source is not None:
         vm.guard(TypeIs(source, slice))
@@ -388,7 +388,7 @@ class CompiledValue(BuiltinValue):
 
 
 @tracks(CompiledFunction)
-def compiled_function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def compiled_function(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
 
 
@@ -404,7 +404,7 @@ class ScriptedValue(BuiltinValue):
 
 
 @tracks(torch.jit.ScriptFunction)
-def scripted_function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def scripted_function(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ScriptedValue(obj, by_identity(vm, obj, source) or Pinned(obj, "scripted function"))
 
 
@@ -438,12 +438,12 @@ def exception(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(types.TracebackType)
-def traceback(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def traceback(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return TracebackValue(None, obj, by_structure(vm, obj, source) or Pinned(obj, "traceback"))
 
 
 @tracks(types.CellType)
-def cell(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def cell(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return CellValue(obj=obj, source=by_structure(vm, obj, source) or Pinned(obj, "cell"))
 
 
@@ -480,7 +480,7 @@ def bound_builtin(vm: Interpreter, obj: Any, owner: Any, source: Source | None) 
     *(torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops),
     *(types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar, super, functools._lru_cache_wrapper, weakref.ref),
 )
-def builtin(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
     owner = getattr(obj, "__self__", None)
     bound = type(obj) in BOUND_IN_C and getattr(obj, "__module__", None) is None  # functions of pybind modules have a module
     if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
@@ -489,14 +489,14 @@ def builtin(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType)
-def untouched(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, type(obj)))
     return Untouched(obj, source or Pinned(obj, type(obj).__name__))
 
 
 @tracks(bytearray, memoryview, array.array)
-def changing(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
@@ -568,18 +568,18 @@ def wrapper_input(vm: Interpreter, obj: Any, source: Source | None) -> TensorVal
 
 
 @tracks(types.SimpleNamespace)
-def namespace(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def namespace(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
 
 
 @tracks(_thread._local)
-def thread_local(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def thread_local(vm: Interpreter, obj: object, source: Source | None) -> Value:
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     return ThreadLocalValue(type(obj), obj, source)
 
 
 @tracks(object)
-def object_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     heap = written_in_python(type(obj)) or type(obj) is object
     if not heap and hasattr(type(obj), "__next__"):
         return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))

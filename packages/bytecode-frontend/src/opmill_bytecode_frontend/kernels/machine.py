@@ -92,7 +92,7 @@ def parameters_of(
     return tuple(out)
 
 
-def _bits(kind: str, value: Any) -> int | None:
+def _bits(kind: str, value: object) -> int | None:
     """The bits of a parameter, as a signed number of 64 bits."""
     if kind in _BITS and isinstance(value, (int, float)):
         as_number, as_bits = _BITS[kind]

@@ -98,7 +98,7 @@ def _define(launch: Launch, number: int) -> Any:
     def like(*args: Any) -> Any:
         return _results([torch.empty_strided(args[k].shape, args[k].stride(), dtype=args[k].dtype, device=args[k].device) for k in writes])
 
-    def nothing(*args: Any) -> None:
+    def nothing(*args: object) -> None:
         return None
 
     operators = []

@@ -29,7 +29,7 @@ _OPEN = object()
 """Stands for a function that is being looked into: what its inner calls of itself write is what it writes anyway."""
 
 
-def written(kernel: Any) -> frozenset[str]:
+def written(kernel: object) -> frozenset[str]:
     """Names of the parameters that a kernel (a decorated function) may write to; all of them where its source cannot be had. Raises
     ``Indirect``."""
     function = plain_function(kernel)
@@ -37,7 +37,7 @@ def written(kernel: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters) if found is None else found
 
 
-def plain_function(kernel: Any) -> types.FunctionType:
+def plain_function(kernel: object) -> types.FunctionType:
     """The Python function under the decorators. Raises ``TypeError`` where there is none."""
     while not isinstance(kernel, types.FunctionType):
         kernel = getattr(kernel, "fn", None)

@@ -84,7 +84,7 @@ DESCRIPTORS = (*RECEIVING, types.ClassMethodDescriptorType)
 VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 
 
-def has_tensor(value: Any, depth: int = 4) -> bool:
+def has_tensor(value: object, depth: int = 4) -> bool:
     """Whether a tensor stands among a value's parts."""
     if type(value) is TensorValue:
         return True
@@ -97,7 +97,7 @@ def has_tensor(value: Any, depth: int = 4) -> bool:
     return isinstance(value, SliceValue) and any(has_tensor(v) for v in value.parts)
 
 
-def is_torch(obj: Any) -> bool:
+def is_torch(obj: object) -> bool:
     module = getattr(obj, "__module__", None)
     if isinstance(module, str) and module.split(".")[0] == "torch":
         return True
@@ -107,7 +107,7 @@ def is_torch(obj: Any) -> bool:
     return owner is not None and (owner is VARIABLE_FUNCTIONS or getattr(owner, "__name__", "").startswith("torch"))
 
 
-def lookup(obj: Any) -> Any:
+def lookup(obj: object) -> Any:
     try:
         return HANDLERS.get(obj)
     except TypeError:

@@ -11,7 +11,7 @@ NAMED: dict[str, Handler] = {}
 NAMED_WITH_FUNCTION: dict[str, Handler] = {}
 
 
-def handles(*objects: Any) -> Callable[[Handler], Handler]:
+def handles(*objects: object) -> Callable[[Handler], Handler]:
     """The decorated function(vm, *args, **kwargs) stands for calls of these callables."""
 
     def add(handler: Handler) -> Handler:

@@ -138,7 +138,7 @@ class LateFloat(Late):
             return LateFloat(vm, vm.recorder.call_function(vm, torch.sqrt, [left], {}), self.place)
         return LateFloat(vm, vm.recorder.call_function(vm, torch.pow, [left, right], {}), self.place)
 
-    def check_divisor(self, vm: Machine, divisor: Any) -> None:
+    def check_divisor(self, vm: Machine, divisor: object) -> None:
         """Division by zero raises, which a tensor does not do."""
         if in_optimizer(vm):
             return

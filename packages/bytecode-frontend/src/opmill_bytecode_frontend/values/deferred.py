@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 
-def nothing(*args: Any, **kwargs: Any) -> None:
+def nothing(*args: object, **kwargs: object) -> None:
     """Inside of captured code sizes are what they are."""
 
 

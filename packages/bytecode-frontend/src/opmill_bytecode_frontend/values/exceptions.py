@@ -98,7 +98,7 @@ class ExceptionObject(ObjectValue):
             self.write(vm, "__context__", handled)
         return self
 
-    def passes(self, vm: Machine, frame: Frame, position: Any) -> None:
+    def passes(self, vm: Machine, frame: Frame, position: object) -> None:
         """The exception comes up in a frame, or comes through it."""
         if id(frame) not in self.raised_at:
             self.raised_at[id(frame)] = position

@@ -78,7 +78,7 @@ class FloatNumber(Value):
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    def joined(self, other: Any, template: str) -> tuple[str, dict[Source, float]]:
+    def joined(self, other: object, template: str) -> tuple[str, dict[Source, float]]:
         """An expression of this one (``{left}``) and of another or a number (``{right}``), over the sources of both."""
         sources = dict(self.sources)
         if not isinstance(other, FloatNumber):
@@ -87,12 +87,12 @@ class FloatNumber(Value):
         places = [f"{{{list(sources).index(source)}}}" for source in other.sources]
         return template.format(left=self.text, right=other.text.format(*places)), sources
 
-    def decide(self, method: str, other: Any) -> bool:
+    def decide(self, method: str, other: object) -> bool:
         """The outcome of a comparison, which is assumed from here on."""
         theirs: Sourced = (other.value, other.text, other.sources) if isinstance(other, FloatNumber) else (other, f"({other!r})", {})
         return assumed_outcome(self.vm, method, (self.value, self.text, self.sources), theirs)
 
-    def computed(self, function: Callable[[Any, Any], Any], other: Any, template: str, swapped: bool = False) -> Value:
+    def computed(self, function: Callable[[Any, Any], Any], other: object, template: str, swapped: bool = False) -> Value:
         theirs = other.value if isinstance(other, FloatNumber) else other
         operations = self.operations + 1 + (other.operations if isinstance(other, FloatNumber) else 0)
         mine = self.value
@@ -162,7 +162,7 @@ class FloatNumber(Value):
             return self.computed(operator.pow, power, "({left} ** {right})")
         return self.as_constant(vm, name, args)
 
-    def arithmetic(self, name: str, other: Any) -> Value:
+    def arithmetic(self, name: str, other: object) -> Value:
         swapped = name in REFLECTED
         name = REFLECTED.get(name, name)
         symbol, function = ARITHMETIC[name]

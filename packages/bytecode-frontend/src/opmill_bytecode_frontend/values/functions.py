@@ -42,7 +42,7 @@ class CellValue(Value):
             self.content = vm.wrap(content, CellContents(self.source))
         return self.content
 
-    def set(self, vm: Machine, value: Any) -> None:
+    def set(self, vm: Machine, value: object) -> None:
         if self.settled_at is not None:
             vm.unsupported("FE033", "a variable that the hook of a tensor reads", "it changes before the backward", place=self.settled_at)
         self.content = value
@@ -366,7 +366,7 @@ def rules() -> tuple[Any, ...]:
     return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, tuple(context.traps.items())
 
 
-def knows_itself_only(vm: Machine, slot: Any, name: str, owner: Value, args: list[Value], exc: NotConstant) -> Value:
+def knows_itself_only(vm: Machine, slot: object, name: str, owner: Value, args: list[Value], exc: NotConstant) -> Value:
     """The answer of an object of C to an operand that has no constant: that it knows none, where that is so."""
     tensor = any(hasattr(a, "fake") or hasattr(a, "inner") for a in args)  # which has an answer of its own
     if not tensor and slot is not getattr(object, name, None):
@@ -380,7 +380,7 @@ class ChangingValue(BuiltinValue):
     def constant(self) -> Any:
         raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
 
-    def refuse(self, vm: Machine, *args: Any) -> Any:
+    def refuse(self, vm: Machine, *args: object) -> Any:
         vm.unsupported(
             "FE020",
             f"a look into a {type(self.obj).__qualname__}",

@@ -68,7 +68,7 @@ class DictValue(Value):
         assert self.before is not None
         return self.before
 
-    def lookup(self, vm: Machine, key: Any) -> Any:
+    def lookup(self, vm: Machine, key: object) -> Any:
         """The value of a hashable key, or MISSING (then guarded as absent)."""
         entry = self.items.get(key)
         if entry is None:
@@ -89,7 +89,7 @@ class DictValue(Value):
     def store(self, vm: Machine, key: Value, value: Value) -> None:
         self.put(vm, vm.key(key), key, value)
 
-    def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
+    def put(self, vm: Machine, hashed: object, key: Value, value: Value) -> None:
         """``store`` with the hashable of the key at hand."""
         if self.read_only:
             vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
@@ -155,7 +155,7 @@ class DictValue(Value):
             return ConstantValue(True)
         return ConstantValue(self.lookup(vm, hashed) is not MISSING)
 
-    def guard_keys_for_presence(self, vm: Machine, key: Any) -> None:
+    def guard_keys_for_presence(self, vm: Machine, key: object) -> None:
         """Reading the item guards that it is there (identity or value of what it holds)."""
         if not self.keys_guarded and type(self.items[key][1]) is Lazy:
             self.lookup(vm, key)
@@ -323,19 +323,19 @@ class DictValue(Value):
 class Names(DictValue):
     """The dictionary of a module's names, which captured code also assigns to by statements."""
 
-    def assigned(self, vm: Machine, name: Any) -> Any:
+    def assigned(self, vm: Machine, name: object) -> Any:
         """What was assigned to the name in captured code: (value or None when deleted,), or None."""
         found = vm.effects.globals.get((id(self.obj), name))
         return None if found is None else (found[2],)
 
-    def lookup(self, vm: Machine, key: Any) -> Any:
+    def lookup(self, vm: Machine, key: object) -> Any:
         new = self.assigned(vm, key)
         return super().lookup(vm, key) if new is None else MISSING if new[0] is None else new[0]
 
     def m___contains__(self, vm: Machine, key: Value) -> Value:
         return ConstantValue(self.lookup(vm, vm.key(key)) is not MISSING)
 
-    def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
+    def put(self, vm: Machine, hashed: object, key: Value, value: Value) -> None:
         vm.effects.store_global(self.obj, key.constant(), value)
 
     def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
@@ -422,7 +422,7 @@ class DictView(Value):
         return self.owner.all_values(vm) if self.kind == "values" else self.owner.pairs(vm)
 
     def iterate(self, vm: Machine) -> Value:
-        def give(vm: Machine, key: Any) -> Value:
+        def give(vm: Machine, key: object) -> Value:
             if self.kind == "keys":
                 return self.owner.items[key][0]
             value = self.owner.lookup(vm, key)

@@ -43,7 +43,7 @@ FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "true
 Sourced = tuple[Any, str, dict[Source, Any]]
 
 
-def is_int(number: Any) -> bool:
+def is_int(number: object) -> bool:
     return isinstance(number, (int, torch.SymInt))
 
 
@@ -106,7 +106,7 @@ class SymbolicNumber(Value):
         pair = (other, mine) if name in REFLECTED else (mine, other)
         return self._computed(vm, name, BINARY[operation], *pair)
 
-    def _computed(self, vm: Machine, name: str, function: Callable[..., Any], *operands: Any) -> Value:
+    def _computed(self, vm: Machine, name: str, function: Callable[..., Any], *operands: object) -> Value:
         try:
             return vm.fresh(function(*operands))
         except (ZeroDivisionError, OverflowError, ValueError) as exc:
@@ -173,7 +173,7 @@ class UndecidedTruth(Value):
         return (lambda vm, *args, **kwargs: self.truth(vm)) if hasattr(bool, name) else None
 
 
-def compared(vm: Machine, operation: str, left: Any, right: Any) -> bool | None:
+def compared(vm: Machine, operation: str, left: object, right: object) -> bool | None:
     """The outcome of a comparison with floats, which is all that is assumed from here on; None where it cannot be assumed alone."""
     mine, other = (vm.recorder.numbers.sourced(number) for number in (left, right))
     return None if mine is None or other is None else assumed_outcome(vm, operation, mine, other)

@@ -57,7 +57,7 @@ def builtin_base(cls: type) -> Any:
     return next(base for base in cls.__mro__ if not written_in_python(base))
 
 
-def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
+def read_class(vm: Machine, owner: type, name: str, raw: object) -> Value:
     """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
     if type(raw) is types.FunctionType or issubclass(type(raw), (property, staticmethod, classmethod)):
         vm.guard_class(owner, name, raw)
@@ -164,7 +164,7 @@ def tell_attribute(error: Any, owner: Value, name: str) -> None:
         fields |= {"name": ConstantValue(name), "obj": owner}
 
 
-def is_empty(owner: Any, slot: str) -> bool:
+def is_empty(owner: object, slot: str) -> bool:
     """Whether an object has nothing in a slot of its class."""
     try:
         find_in_mro(type(owner).__mro__, slot)[1].__get__(owner)

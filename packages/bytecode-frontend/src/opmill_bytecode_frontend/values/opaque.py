@@ -79,7 +79,7 @@ class Untouched(ExistingObject):
     """An object that captured code carries about and never looks into: a weak proxy, whose object may be dead, or a frame, which holds all
     that its function has."""
 
-    def refuse(self, vm: Machine, *args: Any, **kwargs: Any) -> NoReturn:
+    def refuse(self, vm: Machine, *args: object, **kwargs: object) -> NoReturn:
         vm.unsupported("FE018", f"a look into {self.describe()}", "what it gives is known when the program runs")
 
     def describe(self) -> str:

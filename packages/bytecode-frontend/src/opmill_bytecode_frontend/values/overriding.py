@@ -44,7 +44,7 @@ class OverridingTensor(ObjectValue):
         vm.unsupported("FE024", "hash of a tensor")
 
 
-def overriding(value: Any, depth: int = 2) -> list[OverridingTensor]:
+def overriding(value: object, depth: int = 2) -> list[OverridingTensor]:
     """Such tensors in a value and in the lists and tuples in it, in order."""
     if isinstance(value, OverridingTensor):
         return [value]

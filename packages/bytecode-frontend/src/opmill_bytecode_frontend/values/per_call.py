@@ -91,7 +91,7 @@ class GivenClass(ClassValue):
                 for part in PARTS[type(raw)]:
                     self.vm.wrap(getattr(raw, part), Attr(where, part))
 
-    def source_of(self, name: str, raw: Any) -> Any:
+    def source_of(self, name: str, raw: object) -> Any:
         """Where an attribute is to be guarded; None where that is done."""
         return None if type(raw) is types.FunctionType or type(raw) in PARTS else Item(InstanceDict(self.source), name)
 

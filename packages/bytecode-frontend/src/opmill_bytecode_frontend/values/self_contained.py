@@ -38,7 +38,7 @@ def _follow(cls: type, name: str, found: list[Any], seen: set[str], depth: int) 
     return True
 
 
-def _follow_attribute(cls: type, raw: Any, found: list[Any], seen: set[str], depth: int) -> bool:
+def _follow_attribute(cls: type, raw: object, found: list[Any], seen: set[str], depth: int) -> bool:
     if type(raw) is types.MemberDescriptorType:
         return True
     if type(raw) is property:

@@ -337,7 +337,7 @@ class TensorValue(Value):
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
 
 
-def listed(items: Any) -> Value:
+def listed(items: object) -> Value:
     """A new list, of lists, of numbers."""
     return ListValue(list(map(listed, items))) if isinstance(items, list) else ConstantValue(items)
 
@@ -352,7 +352,7 @@ def of_instances(cls: type, name: str) -> bool:
     return any(name in vars(base) for base in cls.__mro__)
 
 
-def is_overriding(value: Any) -> bool:
+def is_overriding(value: object) -> bool:
     """Whether it is a tensor whose class is asked what torch's functions mean."""
     return getattr(value, "inner", None).__class__ is TensorValue
 

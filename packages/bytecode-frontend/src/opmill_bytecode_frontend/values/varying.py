@@ -20,7 +20,7 @@ class VaryingNumber(ExistingObject):
         kind = "text" if isinstance(self.obj, (str, bytes)) else "set" if isinstance(self.obj, (set, frozenset)) else "number"
         return f"the {kind} {self.source}"
 
-    def refuse(self, vm: Machine, *args: Any, **kwargs: Any) -> NoReturn:
+    def refuse(self, vm: Machine, *args: object, **kwargs: object) -> NoReturn:
         """Refuse any use."""
         vm.unsupported("FE067", f"use of {self.describe()}", "it changes from call to call", HINT)
 

@@ -25,7 +25,7 @@ OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
 CODE = (types.FunctionType, property, classmethod, staticmethod)
 
 
-def is_wrapped(value: Any) -> bool:
+def is_wrapped(value: object) -> bool:
     """Whether a tracked tensor is one of a class that takes operators."""
     return takes_operators(type(getattr(value, "fake", None)))
 

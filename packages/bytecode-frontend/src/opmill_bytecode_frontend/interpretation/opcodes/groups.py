@@ -77,7 +77,7 @@ def inherit(vm: Interpreter, part: Any, whole: ExceptionObject) -> None:
         vm.setattr(part, "__notes__", ListValue(list(vm.unpack(notes))))
 
 
-def origin(exc: Any) -> Any:
+def origin(exc: object) -> Any:
     """The exception that a part came from by splitting; itself otherwise."""
     return getattr(exc, "part_of", None) or exc
 

@@ -89,7 +89,7 @@ def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     write_local(frame, ins.argval, frame.pop())
 
 
-def write_local(frame: Frame, name: str, value: Any) -> None:
+def write_local(frame: Frame, name: str, value: object) -> None:
     if name in frame.cells:  # a comprehension ends that had a cell of this name for itself
         del frame.cells[name]
     if value is MISSING:

@@ -254,7 +254,7 @@ for _function in (dataclasses._process_class, functools.total_ordering, typing.r
     _decorator(_function)
 
 
-def _descriptor(kind: Any) -> None:
+def _descriptor(kind: object) -> None:
     @handles(kind)
     def make(vm: Interpreter, *functions: Value, **named: Value) -> Value:
         parts = list(functions)

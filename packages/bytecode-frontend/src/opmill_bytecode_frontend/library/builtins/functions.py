@@ -121,7 +121,7 @@ def isinstance_of(kind: type, cls: Any) -> bool:
     return issubclass(kind, cls)
 
 
-def written_check(vm: Interpreter, cls: Any, name: str) -> Any:
+def written_check(vm: Interpreter, cls: object, name: str) -> Any:
     """The function of the program that its metaclass has for ``isinstance`` or ``issubclass``, or None."""
     owner = find_in_mro(type(cls).__mro__, name)[0]
     found = vm.hook(type(cls), name)

@@ -92,7 +92,7 @@ def product(vm: Machine, *iterables: Value, repeat: Value = ConstantValue(1)) ->
     return rows(vm, itertools.product, [vm.unpack(v) for v in iterables], repeat=repeat)
 
 
-def _of_pool(kind: Any) -> None:
+def _of_pool(kind: object) -> None:
     @handles(kind)
     def make(vm: Machine, iterable: Value, r: Value | None = None) -> Value:
         return rows(vm, kind, [vm.unpack(iterable)], **({} if r is None else {"r": r}))

@@ -58,7 +58,7 @@ def build(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> None:
         sink(heap, place, before)
 
 
-def push(heap: list[Any], item: Any) -> None:
+def push(heap: list[Any], item: object) -> None:
     heap.append(item)
     rise(heap, 0, len(heap) - 1, less)
 
@@ -70,7 +70,7 @@ def pop(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> Any:
     return replace(heap, last, before) if heap else last
 
 
-def replace(heap: list[Any], item: Any, before: Callable[[Any, Any], bool] = less) -> Any:
+def replace(heap: list[Any], item: object, before: Callable[[Any, Any], bool] = less) -> Any:
     if not heap:
         raise IndexError("index out of range")
     first = heap[0]
@@ -79,7 +79,7 @@ def replace(heap: list[Any], item: Any, before: Callable[[Any, Any], bool] = les
     return first
 
 
-def push_and_pop(heap: list[Any], item: Any) -> Any:
+def push_and_pop(heap: list[Any], item: object) -> Any:
     return replace(heap, item) if heap and heap[0] < item else item
 
 
@@ -91,7 +91,7 @@ def pop_max(heap: list[Any]) -> Any:
     return pop(heap, more)
 
 
-def replace_max(heap: list[Any], item: Any) -> Any:
+def replace_max(heap: list[Any], item: object) -> Any:
     return replace(heap, item, more)
 
 
@@ -141,7 +141,7 @@ IN_PYTHON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def in_python(function: Any, name: str) -> Any:
+def in_python(function: object, name: str) -> Any:
     def handler(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if name in vars(heapq) and not (args and isinstance(args[0], ListValue)):
             vm.unsupported("FE011", f"call of {name} on something other than a list")

@@ -33,7 +33,7 @@ def zip_longest(fill: Any, *inner: Any) -> Iterator[Any]:
     return itertools.zip_longest(*inner, fillvalue=fill)
 
 
-def called(function: Callable[[], Any], sentinel: Any, *ended: None) -> Iterator[Any]:
+def called(function: Callable[[], Any], sentinel: object, *ended: None) -> Iterator[Any]:
     """``iter`` of a function and what it gives last; ``ended``: it has given that."""
     made = iter((lambda: sentinel) if ended else function, sentinel)
     if ended:
@@ -45,12 +45,12 @@ def zip_strict(*inner: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
     return zip(*inner, strict=True)
 
 
-def pairwise(inner: Iterator[Any], *before: Any) -> Iterator[Any]:
+def pairwise(inner: Iterator[Any], *before: object) -> Iterator[Any]:
     """Pairs that begin with ``before``."""
     return itertools.pairwise(itertools.chain(before, inner) if before else inner)
 
 
-def chosen(kind: Callable[..., Iterator[Any]], function: Any, inner: Iterator[Any], *turned: Any) -> Iterator[Any]:
+def chosen(kind: Callable[..., Iterator[Any]], function: object, inner: Iterator[Any], *turned: object) -> Iterator[Any]:
     """Of a ``kind`` that takes or drops while a function says so; ``turned``: it has said no."""
     if not turned:
         return kind(function, inner)

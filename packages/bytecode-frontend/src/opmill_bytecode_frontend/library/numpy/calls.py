@@ -94,7 +94,7 @@ def numpy_called(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str,
     return refuse(vm, key, "there is no program of torch for it")
 
 
-def made_of_sizes(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def made_of_sizes(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """``np.ones(n)`` and the like, which NumPy writes in Python; None for other calls."""
     found = key_of(function) in MADE_OF_SIZES and not any(map(has_array, (*args, *kwargs.values())))
     return numpy_called(vm, function, args, kwargs) if found else None
@@ -116,7 +116,7 @@ def key_of(obj: Any) -> str | None:
     return f"{module}.{getattr(obj, '__name__', '')}".removeprefix("numpy.")
 
 
-def computes_arrays(obj: Any) -> bool:
+def computes_arrays(obj: object) -> bool:
     """Whether it is a function of NumPy that computes from its arguments alone."""
     module = getattr(obj, "__module__", None) or type(obj).__module__
     if not isinstance(module, str) or module.split(".")[0] != "numpy":
@@ -124,7 +124,7 @@ def computes_arrays(obj: Any) -> bool:
     return "random" not in module and "testing" not in module and getattr(obj, "__name__", "") not in DOING
 
 
-def has_array(value: Any, depth: int = 3) -> bool:
+def has_array(value: object, depth: int = 3) -> bool:
     if isinstance(value, ArrayValue):
         return True
     if depth == 0:
@@ -183,7 +183,7 @@ def like(vm: Interpreter, value: Any, unit: bool = False, sizes: Sizes | None = 
     return vm.plain(value)
 
 
-def ask(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> Any:
+def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> Any:
     """What NumPy gives for arrays of the same layouts. Where it raises, the program does, in its own words."""
     return asked(vm, obj, key, args, kwargs, unit)[0]
 
@@ -249,7 +249,7 @@ def is_default(name: str, value: Value) -> bool:
     return (name in defaults and type(known) is type(defaults[name]) and known == defaults[name]) or type(known).__name__ == "_NoValueType"
 
 
-def computed(vm: Interpreter, key: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def computed(vm: Interpreter, key: str, function: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The tensors that a rule gives."""
     try:
         return vm.call(vm.wrap(function), args, kwargs)
@@ -297,7 +297,7 @@ def operand(vm: Interpreter, value: Value, dtype: Any) -> Value:
     return vm.recorder.call_function(vm, torch.full, [TupleValue([]), value], {"dtype": ConstantValue(dtype)})
 
 
-def into(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def into(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A call with ``out``: what is computed without, written to the array."""
     out = kwargs.pop("out")
     if isinstance(out, TupleValue) and len(out.items) == 1:
@@ -438,7 +438,7 @@ def index(vm: Interpreter, key: Any) -> Any:
     return position(vm, key)
 
 
-def position(vm: Interpreter, part: Any) -> Value:
+def position(vm: Interpreter, part: object) -> Value:
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 

@@ -30,7 +30,7 @@ def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
         yield {name: 0 if symbol.hint is None else other(symbol.hint) for name, symbol in symbols.items()}
 
 
-def at(vm: Interpreter, number: Any, sizes: Sizes) -> int:
+def at(vm: Interpreter, number: object, sizes: Sizes) -> int:
     """What a number is for these sizes."""
     return int(vm.recorder.numbers.sizes.simplify(index_of(number)).evaluate(sizes))
 
@@ -119,7 +119,7 @@ def flattened(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def shared(want: Any, given: list[Any]) -> list[bool]:
+def shared(want: object, given: list[Any]) -> list[bool]:
     """Which of the arrays that NumPy was given each of its results shows."""
     np = sys.modules["numpy"]
     results = want if isinstance(want, (list, tuple)) else [want]

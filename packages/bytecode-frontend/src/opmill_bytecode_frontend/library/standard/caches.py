@@ -203,12 +203,12 @@ class WithGrad(Struct, frozen=True, eq=False):
     function: Any
     enabled: bool
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         with torch.set_grad_enabled(self.enabled):
             return self.function(*args, **kwargs)
 
 
-def with_switches(vm: Interpreter, obj: Any) -> Any:
+def with_switches(vm: Interpreter, obj: object) -> Any:
     """The function as it runs where the captured code is now, called from where that began."""
     other = switched(vm.entry_switches, now := switches())
     if not other:
@@ -238,7 +238,7 @@ class ReadAgain(Exception):
         self.function = function
 
 
-def refuse(vm: Interpreter, obj: Any, why: str) -> Any:
+def refuse(vm: Interpreter, obj: object, why: str) -> Any:
     name = getattr(obj, "__qualname__", "a function")
     return vm.unsupported("FE010", f"a call of {name}, which has a cache", why, "call it outside of the compiled function")
 

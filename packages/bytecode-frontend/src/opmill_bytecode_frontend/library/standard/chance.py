@@ -36,14 +36,14 @@ def draw(vm: Interpreter, function: Any, name: str, cls: type, args: list[Value]
     return number
 
 
-def drawn_array(vm: Interpreter, function: Any, name: str, like: Any, args: list[Value], kwargs: dict[str, Value]) -> TensorValue:
+def drawn_array(vm: Interpreter, function: object, name: str, like: object, args: list[Value], kwargs: dict[str, Value]) -> TensorValue:
     """The tensor with the memory of the array, or the number of NumPy's, that the call gives; ``like`` is such a one."""
     number = RandomNumber(name, type(like))
     note_draw(vm, function, number, args, kwargs)
     return vm.recorder.drawn(number, like)
 
 
-def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
+def note_draw(vm: Interpreter, function: object, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
     name = number.name
     given = [number_drawn(arg) for arg in args]
     named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}

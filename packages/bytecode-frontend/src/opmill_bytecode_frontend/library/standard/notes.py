@@ -86,7 +86,7 @@ def frames_of(frame: Frame | None) -> Iterator[Frame]:
         frame = frame.caller
 
 
-def sees_warnings(value: Any) -> bool:
+def sees_warnings(value: object) -> bool:
     """Whether it is a block that records warnings, its end, or its list."""
     obj = getattr(value, "obj", None)
     recorder = getattr(obj, "__self__", obj)

@@ -22,7 +22,7 @@ DRAWING = frozenset(
 )
 
 
-def numpy_random(obj: Any) -> bool:
+def numpy_random(obj: object) -> bool:
     """Whether ``obj`` is the function behind such a method of NumPy's legacy generator, or of its newer ones (its first argument)."""
     kind, _, name = getattr(obj, "__qualname__", "").partition(".")
     return kind in ("RandomState", "Generator") and name in DRAWING

@@ -32,7 +32,7 @@ def recording(vm: Interpreter, region: Region) -> Iterator[Region]:
         vm.recorder.regions.pop()
 
 
-def input_like(vm: Interpreter, region: Region, fake: Any, name: str) -> TensorValue:
+def input_like(vm: Interpreter, region: Region, fake: object, name: str) -> TensorValue:
     """A tensor like ``fake`` that the region is given."""
     return TensorValue(fake, region.placeholder(name))
 
@@ -132,7 +132,7 @@ def _contents(vm: Interpreter, functions: Sequence[Value]) -> list[Any]:
     return found
 
 
-def _identity(value: Any) -> int:
+def _identity(value: object) -> int:
     if type(value) is Lazy:
         return id(value.obj)
     if isinstance(value, ConstantValue):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils._device import _device_constructors
@@ -32,7 +32,7 @@ def leave(vm: Interpreter, device: Value, *exc: Value) -> Value:
     return NONE
 
 
-def with_device(vm: Interpreter, obj: Any, kwargs: dict[str, Value]) -> dict[str, Value]:
+def with_device(vm: Interpreter, obj: object, kwargs: dict[str, Value]) -> dict[str, Value]:
     """The arguments by name of a function of torch in the innermost such block."""
     if obj not in _device_constructors() or not is_none(kwargs.get("device", NONE)):
         return kwargs

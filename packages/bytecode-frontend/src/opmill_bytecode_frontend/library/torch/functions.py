@@ -132,7 +132,7 @@ def group_tensors(vm: Interpreter, lists: Value, with_indices: Value = ConstantV
     return out
 
 
-def _state(fn: Any) -> None:
+def _state(fn: object) -> None:
     handles(fn)(lambda vm, *args, **kwargs: fold(vm, fn, list(args), kwargs))
 
 

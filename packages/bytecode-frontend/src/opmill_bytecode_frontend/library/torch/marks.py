@@ -35,7 +35,7 @@ HANDLED = ("torch._dynamo.decorators", "torch._dynamo.eval_frame", "torch.compil
 LEAF = "_torchdynamo_leaf_real_fn"
 
 
-def marked(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def marked(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What a call of a marked function gives; None for others, and where the mark only permits what is done anyway."""
     rules = sys.modules.get(RULES)
     original = getattr(obj, "_torchdynamo_orig_callable", None)
@@ -59,7 +59,7 @@ def marked(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value
     return None if instead is None else vm.call(vm.wrap(instead), args, kwargs)
 
 
-def compiled_by_torch(vm: Interpreter, obj: Any, original: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def compiled_by_torch(vm: Interpreter, obj: object, original: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What ``torch.compile`` made of a function is read as that function: one graph instead of two."""
     return vm.call(vm.wrap(original, Pinned(original, getattr(original, "__qualname__", "function"))), args, kwargs)
 
@@ -70,13 +70,13 @@ def compiled_module(vm: Interpreter, module: Value, *args: Value, **kwargs: Valu
     return vm.call(vm.getattr(module, "_orig_mod"), list(args), kwargs)
 
 
-def of_package(obj: Any) -> bool:
+def of_package(obj: object) -> bool:
     """Whether it is a function of an installed package: those that mark their functions can be read by a compiler that asks for less."""
     code = getattr(getattr(obj, "__wrapped__", obj), "__code__", None)
     return code is not None and installed(code.co_filename)
 
 
-def substitute(obj: Any) -> Any:
+def substitute(obj: object) -> Any:
     """The function that the program gave to be captured in place of another one; those that torch's own compiler comes with are not
     needed."""
     table = getattr(sys.modules.get(POLYFILLS), "PolyfilledFunctionVariable", None)
@@ -127,7 +127,7 @@ def allowed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Valu
         return read(vm, function, args, kwargs) if nonstrict else None
 
 
-def read(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def read(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The call of a function in which ``graph_break`` means nothing."""
     with asked_breaks_off(vm, True):
         return vm.call(vm.wrap(function), args, kwargs)
@@ -142,7 +142,7 @@ def asked_breaks_off(vm: Interpreter, off: bool) -> Any:
         vm.asked_breaks_off = before
 
 
-def refuse(vm: Interpreter, obj: Any, why: str) -> NoReturn:
+def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
     name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__qualname__)
     vm.unsupported("FE069", f"call of {name}", why, "call it outside of the compiled function")
 

@@ -38,7 +38,7 @@ NOTED = frozenset(("_opt_called", "_step_count"))
 
 
 @receives_function(*(f"torch.optim.{name}.step" for name in _CLASSES))
-def step(vm: Interpreter, function: Any, *args: Value, **kwargs: Value) -> Value | None:
+def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value | None:
     if not getattr(function, "hooked", False) or function in vm.inlined or len(args) != 1 or any(not is_none(v) for v in kwargs.values()):
         return None
     optimizer = args[0]
@@ -63,7 +63,7 @@ def step(vm: Interpreter, function: Any, *args: Value, **kwargs: Value) -> Value
         for name in "LRScheduler CosineAnnealingWarmRestarts ReduceLROnPlateau SequentialLR ChainedScheduler".split()
     )
 )
-def step_of_scheduler(vm: Interpreter, function: Any, scheduler: Value, *args: Value, **kwargs: Value) -> Value | None:
+def step_of_scheduler(vm: Interpreter, function: object, scheduler: Value, *args: Value, **kwargs: Value) -> Value | None:
     """Called behind the graph: numbers that it computes are others at each call. Those of a program's own classes are read."""
     plain = isinstance(scheduler, ObjectValue) and scheduler.source is not None and in_torch(scheduler.obj)
     if not plain or function in vm.inlined or vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth():
@@ -75,7 +75,7 @@ def step_of_scheduler(vm: Interpreter, function: Any, scheduler: Value, *args: V
     return ConstantValue(None)
 
 
-def in_torch(scheduler: Any) -> bool:
+def in_torch(scheduler: object) -> bool:
     parts = getattr(scheduler, "_schedulers", None) or []
     return type(scheduler).__module__ == "torch.optim.lr_scheduler" and all(map(in_torch, parts))
 
@@ -154,14 +154,14 @@ class Behind:
         self.ends = False
         """... and whether the graph ends where that is looked at."""
 
-    def of_optimizer(self, vm: Interpreter, function: Any, optimizer: torch.optim.Optimizer, ends: bool) -> None:
+    def of_optimizer(self, vm: Interpreter, function: object, optimizer: torch.optim.Optimizer, ends: bool) -> None:
         self.function, self.ends = function, ends
         self.objects[id(optimizer.state)] = optimizer.state, function
         params = {id(p) for group in optimizer.param_groups for p in group["params"]}
         moved = [value for value in vm.recorder.by_fake.values() if id(value.obj) in params]
         self.memories = set(map(memory, moved)) | {memory(v.new_grad) for v in moved if isinstance(v.new_grad, TensorValue)}
 
-    def of_scheduler(self, function: Any, known: list[DictValue], unknown: list[Any], numbers: set[int]) -> None:
+    def of_scheduler(self, function: object, known: list[DictValue], unknown: list[Any], numbers: set[int]) -> None:
         stale = Stale(function)
         for table in known:
             table.items = {key: (name, Lazy(stale, table.source)) for key, (name, _) in table.items.items()}
@@ -179,7 +179,7 @@ class Behind:
             if id(value.obj) in self.numbers:
                 raise ReadAgain(self.numbers[id(value.obj)])
 
-    def meets(self, obj: Any) -> None:
+    def meets(self, obj: object) -> None:
         """An object is about to be tracked."""
         if type(obj) is Stale:
             raise ReadAgain(obj.function)
@@ -203,7 +203,7 @@ def memory(value: TensorValue) -> int:
 
 
 @receives_function("torch.optim.optimizer.Optimizer.zero_grad")
-def zero_grad(vm: Interpreter, function: Any, *args: Value, **kwargs: Value) -> Value | None:
+def zero_grad(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value | None:
     """torch keeps its own compiler from reading it, by a function around it."""
     function = getattr(function, "__wrapped__", None)
     return None if function is None else vm.call(vm.wrap(function, Pinned(function, "zero_grad")), list(args), kwargs)

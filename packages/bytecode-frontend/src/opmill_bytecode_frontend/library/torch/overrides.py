@@ -78,7 +78,7 @@ def overridden(vm: Interpreter, obj: Any, args: Sequence[Value], kwargs: dict[st
     return ask_classes(vm, BuiltinValue(function, Pinned(function, function.__name__)), found, args, kwargs)
 
 
-def is_of_tensors(obj: Any) -> bool:
+def is_of_tensors(obj: object) -> bool:
     if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return obj.__objclass__ is TENSOR_BASE
     if obj in ASKING:
@@ -154,7 +154,7 @@ def converted(result: Any, cls: type) -> Value:
     return result
 
 
-def computed(vm: Interpreter, obj: Any, found: Sequence[OverridingTensor], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+def computed(vm: Interpreter, obj: object, found: Sequence[OverridingTensor], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """What the function gives for the tensors below; one that is given back is the one that was given."""
     if isinstance(obj, types.MethodWrapperType):
         attribute: Any = obj.__self__
@@ -208,7 +208,7 @@ class _Asked(torch.Tensor):
     told: Any = None
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> Any:
         cls.told = func
         return torch.zeros(1)
 

@@ -35,7 +35,7 @@ def wrapped(value: Value) -> bool:
     return isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake)
 
 
-def stepwise(function: Any) -> Any:
+def stepwise(function: object) -> Any:
     """``function`` moves between torch's levels: a step of the graph."""
 
     @handles(function)

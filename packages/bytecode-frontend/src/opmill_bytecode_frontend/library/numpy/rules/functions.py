@@ -19,7 +19,7 @@ METHODS = frozenset(
 
 
 def rule(*names: str) -> Any:
-    def add(function: Any) -> Any:
+    def add(function: object) -> Any:
         for name in names:
             FUNCTIONS[name] = function
         return function
@@ -37,12 +37,12 @@ def axes_of(a: torch.Tensor, axis: Any) -> list[int]:
 
 
 @rule("sum")
-def sum_(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def sum_(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.sum(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
 
 
 @rule("prod")
-def prod(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def prod(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     a = a.to(as_dtype)
     for each in sorted(axes_of(a, axis), reverse=True):
         a = torch.prod(a, dim=each, keepdim=keepdims)
@@ -50,13 +50,13 @@ def prod(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = 
 
 
 @rule("mean")
-def mean(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def mean(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.mean(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
 
 
 @rule("var")
 def var(
-    a: torch.Tensor, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+    a: torch.Tensor, axis: object = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
 ) -> torch.Tensor:
     axes = axes_of(a, axis)
     count = 1
@@ -69,23 +69,23 @@ def var(
 
 @rule("std")
 def std(
-    a: torch.Tensor, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+    a: torch.Tensor, axis: object = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
 ) -> torch.Tensor:
     return torch.sqrt(var(a, axis, dtype, ddof, keepdims, as_dtype=as_dtype))
 
 
 @rule("max", "amax")
-def max_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+def max_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
     return torch.amax(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("min", "amin")
-def min_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+def min_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
     return torch.amin(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("ptp")
-def ptp(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+def ptp(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
     return max_(a, axis, keepdims) - min_(a, axis, keepdims)
 
 
@@ -100,12 +100,12 @@ def argmin(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torc
 
 
 @rule("any")
-def any_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+def any_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
     return torch.any(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
 
 
 @rule("all")
-def all_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+def all_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
     return torch.all(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
 
 
@@ -136,18 +136,18 @@ def median(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False, as_dtyp
 
 
 @rule("count_nonzero")
-def count_nonzero(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+def count_nonzero(a: torch.Tensor, axis: object = None, *, keepdims: bool = False) -> torch.Tensor:
     return torch.sum(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("nansum")
-def nansum(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def nansum(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     kept = torch.where(torch.isnan(a), torch.zeros_like(a), a)
     return sum_(kept, axis, dtype, keepdims, as_dtype=as_dtype)
 
 
 @rule("nanmean")
-def nanmean(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def nanmean(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     count = torch.sum(torch.logical_not(torch.isnan(a)), dim=axes_of(a, axis), keepdim=keepdims)
     return nansum(a, axis, dtype, keepdims, as_dtype=as_dtype) / count
 
@@ -213,7 +213,7 @@ def broadcast_to(array: torch.Tensor, shape: Any) -> torch.Tensor:
 
 
 @rule("flip")
-def flip(m: torch.Tensor, axis: Any = None) -> torch.Tensor:
+def flip(m: torch.Tensor, axis: object = None) -> torch.Tensor:
     return torch.flip(m, axes_of(m, axis))
 
 
@@ -261,12 +261,12 @@ def diagonal(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -
 
 
 @rule("trace")
-def trace(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def trace(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.sum(torch.diagonal(a.to(as_dtype), offset, axis1, axis2), dim=-1)
 
 
 @rule("where")
-def where(condition: torch.Tensor, x: Any, y: Any, *, as_dtype: torch.dtype) -> torch.Tensor:
+def where(condition: torch.Tensor, x: object, y: object, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.where(as_tensor(condition, torch.bool), as_tensor(x, as_dtype), as_tensor(y, as_dtype))
 
 
@@ -275,7 +275,9 @@ def as_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 @rule("clip")
-def clip(a: torch.Tensor, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None, as_dtype: torch.dtype) -> torch.Tensor:
+def clip(
+    a: torch.Tensor, a_min: object = None, a_max: object = None, *, min: object = None, max: object = None, as_dtype: torch.dtype
+) -> torch.Tensor:
     low, high = a_min if min is None else min, a_max if max is None else max
     a = a.to(as_dtype)
     if low is not None:
@@ -351,7 +353,7 @@ def copy(a: torch.Tensor, order: str = "K") -> torch.Tensor:
 
 
 @rule("astype")
-def astype(a: torch.Tensor, dtype: Any, copy: bool = True, *, as_dtype: torch.dtype) -> torch.Tensor:
+def astype(a: torch.Tensor, dtype: object, copy: bool = True, *, as_dtype: torch.dtype) -> torch.Tensor:
     if a.is_complex() and not as_dtype.is_complex:
         raise NotImplementedError  # NumPy warns
     if a.is_floating_point() and not (
@@ -394,12 +396,12 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = None, *, as_dtype: torch
 
 
 @rule("identity")
-def identity(n: int, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def identity(n: int, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return eye(n, as_dtype=as_dtype)
 
 
 @rule("arange")
-def arange(start: int, stop: Any = None, step: int = 1, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def arange(start: int, stop: object = None, step: int = 1, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     first, end = (0, start) if stop is None else (start, stop)
     if not isinstance(first, int) or not isinstance(end, int) or not isinstance(step, int):
         raise NotImplementedError
@@ -407,22 +409,22 @@ def arange(start: int, stop: Any = None, step: int = 1, dtype: Any = None, *, as
 
 
 @rule("zeros_like")
-def zeros_like(a: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def zeros_like(a: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros_like(a, dtype=as_dtype)
 
 
 @rule("empty_like")
-def empty_like(prototype: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def empty_like(prototype: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros_like(prototype, dtype=as_dtype)
 
 
 @rule("ones_like")
-def ones_like(a: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def ones_like(a: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.ones_like(a, dtype=as_dtype)
 
 
 @rule("full_like")
-def full_like(a: torch.Tensor, fill_value: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def full_like(a: torch.Tensor, fill_value: object, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros_like(a, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
 
 
@@ -460,7 +462,7 @@ def matmul(x1: torch.Tensor, x2: torch.Tensor, *, as_dtype: torch.dtype) -> torc
 
 
 @rule("dot")
-def dot(a: torch.Tensor, b: Any, *, as_dtype: torch.dtype) -> torch.Tensor:
+def dot(a: torch.Tensor, b: object, *, as_dtype: torch.dtype) -> torch.Tensor:
     a, b = as_tensor(a, as_dtype), as_tensor(b, as_dtype)
     if a.dim() == 0 or b.dim() == 0:
         return a * b
@@ -497,7 +499,7 @@ def vdot(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Te
 
 
 @rule("tensordot")
-def tensordot(a: torch.Tensor, b: torch.Tensor, axes: Any = 2, *, as_dtype: torch.dtype) -> torch.Tensor:
+def tensordot(a: torch.Tensor, b: torch.Tensor, axes: object = 2, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.tensordot(a.to(as_dtype), b.to(as_dtype), dims=axes)
 
 
@@ -542,7 +544,7 @@ def _transform(name: str) -> None:
     function = getattr(torch.fft, name)
 
     @rule(f"fft.{name}")
-    def one(a: torch.Tensor, n: Any = None, axis: int = -1, norm: Any = None) -> torch.Tensor:
+    def one(a: torch.Tensor, n: object = None, axis: int = -1, norm: object = None) -> torch.Tensor:
         return function(a, n, axis, norm)
 
 
@@ -550,11 +552,11 @@ for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
     _transform(_name)
 
 
-def _transforms(name: str, axes: Any) -> None:
+def _transforms(name: str, axes: object) -> None:
     function = getattr(torch.fft, name)
 
     @rule(f"fft.{name}")
-    def several(a: torch.Tensor, s: Any = None, axes: Any = axes, norm: Any = None) -> torch.Tensor:
+    def several(a: torch.Tensor, s: object = None, axes: object = axes, norm: object = None) -> torch.Tensor:
         return function(a, s, axes, norm)
 
 
