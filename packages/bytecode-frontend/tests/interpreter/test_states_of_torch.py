@@ -3,6 +3,7 @@ capture leaves none set."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,3 +149,25 @@ def test_a_block_outside_of_inference_mode_ends_the_graph():
             assert torch.is_inference_mode_enabled()
         assert total.requires_grad and not y.requires_grad and y.is_inference()
         assert torch.equal(torch.autograd.grad(total, x)[0], torch.full((2,), 3.0))
+
+
+ANSWERS = {
+    **dict.fromkeys(("torch._C._get_tracing_state", "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.onnx.is_in_onnx_export")),
+    **dict.fromkeys(("torch.compiler.is_exporting", "torch.fx._symbolic_trace.is_fx_tracing", "torch._C._is_torch_function_mode_enabled")),
+    **dict.fromkeys(("torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.is_autocast_enabled", "torch.get_default_dtype")),
+    **dict.fromkeys(("torch.get_num_threads", "torch.are_deterministic_algorithms_enabled", "torch.get_float32_matmul_precision")),
+    **dict.fromkeys(("torch.is_anomaly_enabled", "torch.is_warn_always_enabled", "torch.cuda.is_available", "torch.get_default_device")),
+    **dict.fromkeys(("torch.distributed.is_available", "torch.backends.cudnn.is_available", "torch.is_autocast_cache_enabled")),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_questions_about_torch_are_answered_as_in_eager(name: str) -> None:
+    owner, _, function = name.rpartition(".")
+    ask = getattr(importlib.import_module(owner) if owner != "torch.jit" else torch.jit, function)
+
+    def f(x: torch.Tensor) -> Any:
+        return x * 2, ask(), ask() is None, bool(ask())
+
+    want = f(torch.ones(2))
+    assert str(capture(f, "eager", fullgraph=True)(torch.ones(2))) == str(want)

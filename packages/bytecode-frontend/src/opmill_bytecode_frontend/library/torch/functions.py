@@ -53,7 +53,6 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     "transformers.utils.import_utils.is_torchdynamo_exporting",
     "transformers.utils.import_utils.is_jit_tracing",
     "torch._jit_internal.is_scripting",
-    "torch._C._get_tracing_state",
     "torch.jit._trace.is_tracing",
     "torch.onnx.is_in_onnx_export",
     "transformers.utils.import_utils.is_fx_tracing",
@@ -63,13 +62,17 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     "transformers.utils.import_utils.is_cuda_stream_capturing",
 )
 @handles(
-    torch._C._get_tracing_state,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
     torch._C._is_torch_function_mode_enabled,
 )
 def is_false(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(False)
+
+
+@handles(torch._C._get_tracing_state)
+def nobody_traces(vm: Interpreter) -> Value:
+    return NONE
 
 
 @handles(torch.is_tensor)
