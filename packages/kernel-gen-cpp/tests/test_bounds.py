@@ -47,7 +47,7 @@ def _touch(folder: str) -> None:
     """Runs the kernels of every shape of the convolutions' tests, and of gradients."""
     from test_contract import ABREAST, SHAPES, convolution  # type: ignore[import-not-found]
 
-    convolution._DEEP = 1 << 60
+    convolution._DEEP, convolution._torch_is_quicker = 1 << 60, lambda *sizes: False
     torch.set_num_threads(1)
     store = Store(Path(folder))
     kernels = list(dict.fromkeys(c.step().kernel for c in [*SHAPES, *ABREAST])) + _of_gradients(store)

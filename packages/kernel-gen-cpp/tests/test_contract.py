@@ -141,6 +141,7 @@ SHAPES = [
 def steps() -> dict[Conv, KernelStep]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(convolution, "_DEEP", 1 << 60)  # also those that do better as torch's on some processors
+        patch.setattr(convolution, "_torch_is_quicker", lambda *sizes: False)
         return {c: c.step() for c in SHAPES}
 
 
@@ -166,6 +167,25 @@ def _run(conv: Conv, step: KernelStep, runner: Runner, inputs: list[torch.Tensor
 def test_every_shape_is_recognised(steps) -> None:
     missed = [c for c, s in steps.items() if any(contraction_of(n, s.kernel, host()) is None for n in s.kernel.nests)]
     assert missed == []
+
+
+def _along_lines(images: int) -> KernelStep:
+    """A convolution over sequences, and what follows it."""
+    module = torch.nn.Sequential(torch.nn.Conv1d(5, 24, 3, padding=1), torch.nn.ReLU())
+    with torch.no_grad():
+        [step] = schedule(lower(functionalize(torch.fx.symbolic_trace(module), [torch.randn(images, 5, 200)]))).steps
+    assert isinstance(step, KernelStep)
+    return step
+
+
+def test_sequences_are_images_and_no_lines_of_one() -> None:
+    """Results of a sequence do not follow those of the one before: as lines of one image, each was written an element at a time."""
+    for images in (1, 3):
+        kernel = _along_lines(images).kernel
+        found = contraction_of(kernel.nests[0], kernel, AVX512)
+        assert found is not None
+        assert found.window.lines.points.constant == 1
+        assert found.window.images.constant == images
 
 
 @pytest.mark.parametrize("group", range(4))

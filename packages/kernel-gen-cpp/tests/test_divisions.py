@@ -1,6 +1,7 @@
 """Integers divided by constants, as Python divides."""
 
 import itertools
+import math
 
 import torch
 
@@ -61,3 +62,48 @@ def test_divisions_by_the_same(store) -> None:
         out = torch.empty_like(values[dtype])
         assert runner.run(kernel, {"x": values[dtype], "out": out}) == 0
         assert out.tolist() == [int(name.endswith("div") and x != 0) for x in values[dtype].tolist()], (dtype, name)
+
+
+def _of_floats(dtype: str, name: str, n: int) -> LoopKernel:
+    value = Op(name, (Load("x", index("i"), dtype), Load("y", index("i"), dtype)), dtype)
+    nest = Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), value),)),))
+    buffers = (*(Buffer(b, dtype, "in", index(n)) for b in "xy"), Buffer("out", dtype, "out", index(n)))
+    return LoopKernel(f"{name}_{dtype}", buffers, (nest,))
+
+
+def _divided(dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dividends at and beside multiples of divisors, of few and of many bits, in vectors of one kind and in mixed ones."""
+    of = getattr(torch, dtype)
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(512, generator=generator, dtype=of) * torch.exp(torch.randn(512, generator=generator, dtype=of) * 4)
+    n = torch.exp(torch.linspace(0, 24 if dtype == "float32" else 50, 512, dtype=of)).floor()
+    x = torch.cat([torch.nextafter(n * y, torch.tensor(end, dtype=of)) for end in (-torch.inf, 0.0, torch.inf)] + [n * y, y])
+    y = torch.cat([y, y, y, y, n * y])
+    special = torch.tensor(
+        [0.0, -0.0, 1.0, -1.5, torch.inf, -torch.inf, torch.nan, torch.finfo(of).tiny / 8, torch.finfo(of).max], dtype=of
+    )
+    pairs = torch.cartesian_prod(special, special)
+    return torch.cat([x, pairs[:, 0]]), torch.cat([y, pairs[:, 1]])
+
+
+def _mod(x: float, y: float) -> float:
+    m = math.fmod(x, y) if y and not math.isinf(x) else math.nan
+    return m + y if m and (y < 0) != (m < 0) else m
+
+
+def test_rests_of_floats_are_exact(store) -> None:
+    made = {(d, name): _of_floats(d, name, len(_divided(d)[0])) for d in ("float32", "float64") for name in ("fmod", "mod", "floordiv")}
+    runner = Runner(list(made.values()), store)
+    for (dtype, name), kernel in made.items():
+        x, y = _divided(dtype)
+        out = torch.empty_like(x)
+        assert runner.run(kernel, {"x": x, "y": y, "out": out}) == 0
+        if name == "floordiv":
+            want = torch.floor_divide(x, y)
+        else:
+            rest = _mod if name == "mod" else lambda x, y: math.fmod(x, y) if y and not math.isinf(x) else math.nan
+            want = torch.tensor([rest(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)], dtype=x.dtype)
+        assert torch.equal(out.isnan(), want.isnan()), (dtype, name)
+        known = ~want.isnan()
+        assert torch.equal(out[known], want[known]), (dtype, name)
+        assert torch.equal(torch.signbit(out[known]), torch.signbit(want[known])), (dtype, name)

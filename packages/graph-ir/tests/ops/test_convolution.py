@@ -44,6 +44,24 @@ def test_lowered() -> None:
     assert _calls(lambda x, w: (F.conv1d(x, w, stride=2),), torch.randn(2, 8, 40), torch.randn(8, 8, 5)) == []
 
 
+@pytest.mark.parametrize(
+    ("image", "weight", "stride", "loops"),
+    [
+        ((1, 64, 56, 56), (64, 64, 3, 3), 1, False),
+        ((1, 16, 112, 112), (16, 16, 3, 3), 1, False),
+        ((2, 3, 112, 112), (64, 3, 7, 7), 2, False),
+        ((1, 64, 56, 56), (64, 64, 1, 1), 1, True),
+        ((1, 256, 14, 14), (256, 256, 3, 3), 1, True),
+        ((1, 3, 112, 112), (32, 3, 3, 3), 2, True),
+        ((4, 64, 512), (64, 64, 3), 1, True),
+    ],
+)
+def test_large_images_are_left_where_laying_them_out_pays(image, weight, stride: int, loops: bool) -> None:
+    conv = F.conv1d if len(image) == 3 else F.conv2d
+    called = _calls(lambda x, w: (conv(x, w, stride=stride, padding=w.shape[-1] // 2),), torch.randn(image), torch.randn(weight))
+    assert called == ([] if loops else ["aten::convolution"])
+
+
 def test_each_channel_alone() -> None:
     assert _calls(lambda x, w: (F.conv2d(x, w, groups=8),), X, torch.randn(8, 1, 3, 3)) == []
 

@@ -33,21 +33,20 @@ class Choice:
 
 def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
     """The cheapest choice by a count of memory operations and arithmetic."""
-    vectors = lanes_for(nest, target)
     combining = [s for p in nest.phases for s in p.stores if s.mode != "set"]
-    if vectors is None or _awkward_reductions(nest, vectors):
-        return Choice(None)
-    lanes = vectors.lanes
-    scalar = sum(_phase_cost(p, None, nest, extents, lanes) for p in nest.phases)
-    best, best_cost = Choice(None), scalar
+    best, best_cost = Choice(None), sum(_phase_cost(p, None, nest, extents, 1) for p in nest.phases)
     for axis in nest.axes:
-        if not all(_side_by_side(s, axis.name, nest) for s in combining):
+        vectors = lanes_for(nest, target, {axis.name})
+        if vectors is None or not all(_side_by_side(s, axis.name, nest) for s in combining):
             continue
+        lanes = vectors.lanes
         cost = sum(_phase_cost(p, axis.name, nest, extents, lanes) for p in nest.phases)
         if cost < best_cost * 0.999 or (cost <= best_cost and best.outer is not None):  # the later axis wins ties
             best, best_cost = Choice(vectors, axis.name), cost
-    inner: dict[int, str] = {}
-    total = 0.0
+    vectors = lanes_for(nest, target, {a.name for p in nest.phases for a in p.axes})
+    if vectors is None:
+        return _outer(nest, best, extents)
+    lanes, inner, total = vectors.lanes, {}, 0.0
     for n, phase in enumerate(nest.phases):
         own = [s for s in phase.stores if s.mode != "set"]
         able = [a.name for a in phase.axes if all(_side_by_side(s, a.name, nest) for s in own)]
@@ -63,26 +62,41 @@ def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
             total += plain
     if inner and total <= best_cost:
         return Choice(vectors, inner=inner)
-    if best.outer is None:
+    return _outer(nest, best, extents)
+
+
+def _outer(nest: Nest, best: Choice, extents: Mapping[str, int]) -> Choice:
+    """The choice of an outer axis, or of none, with what belongs to it."""
+    if best.outer is None or best.vectors is None:
         return Choice(None)
-    return Choice(vectors, best.outer, unroll=_unroll(nest, best.outer, extents, lanes), tiled=_tiled(nest, best.outer, extents))
+    unroll = _unroll(nest, best.outer, extents, best.vectors.lanes)
+    return Choice(best.vectors, best.outer, unroll=unroll, tiled=_tiled(nest, best.outer, extents))
 
 
 def _side_by_side(store: Store, axis: str, nest: Nest) -> bool:
     """Whether lanes along ``axis`` write next to each other: those that may meet have to be added one after the other."""
-    moving = {axis}
-    for let in (let for p in nest.phases for let in p.lets):
-        read = [e for e in walk.inside(let.value) if isinstance(e, (Ref, Load, IndexValue))]
-        if any(e.name in moving if isinstance(e, Ref) else e.index.symbols & moving for e in read):
-            moving.add(let.name)
+    moving = _moving(nest, {axis})
     step = store.index.stride_of(axis)
     return step is not None and step.constant == 1 and store.index.symbols & moving == {axis} and store.value.dtype != "bool"
 
 
-def lanes_for(nest: Nest, target: Target) -> Vectors | None:
-    """64-bit values halve the number of lanes. None where the register holds fewer than two."""
-    sizes = {4}
-    varying = {a.name for a in nest.axes} | {a.name for p in nest.phases for a in p.axes}
+def _moving(nest: Nest, axes: set[str]) -> set[str]:
+    """Names of what is not the same at all points along ``axes``: these, and what is made of it."""
+    moving = set(axes)
+    for phase in nest.phases:
+        for let in phase.lets:
+            moving |= set() if _uniform(let.value, moving) else {let.name}
+        for r in phase.reductions:
+            if not axes & {a.name for a in phase.axes} and not _uniform(r.value, moving):
+                moving |= set(r.names)
+        moving |= {name for s in phase.scans for name in s.names}
+    return moving
+
+
+def lanes_for(nest: Nest, target: Target, axes: set[str]) -> Vectors | None:
+    """Of vectors along some of ``axes``. 64-bit values that are not the same in all lanes halve their number. None where the register
+    holds fewer than two, or positions of argmax, which are kept in integers as wide as the masks, would not be as wide as the values."""
+    sizes, varying = {4}, _moving(nest, axes)
     for phase in nest.phases:
         for e in walk.expressions(phase):
             if isinstance(e, Op):
@@ -92,17 +106,17 @@ def lanes_for(nest: Nest, target: Target) -> Vectors | None:
         sizes |= {TYPES[r.dtype].size for r in phase.reductions} | {TYPES[s.dtype].size for s in phase.scans}
     mask = max(sizes)
     lanes = target.bits // 8 // mask
-    return Vectors(lanes, mask) if lanes >= 2 else None
+    kept = {(r.op, r.dtype) for p in nest.phases for r in p.reductions} | {(s.op, s.dtype) for p in nest.phases for s in p.scans}
+    if lanes < 2 or any(op.startswith("arg") and TYPES[dtype].size != mask for op, dtype in kept):
+        return None
+    return Vectors(lanes, mask)
 
 
 def _uniform(e: Expr, varying: set[str]) -> bool:
-    return not any(isinstance(x, Ref) or (isinstance(x, (Load, IndexValue)) and x.index.symbols & varying) for x in walk.inside(e))
-
-
-def _awkward_reductions(nest: Nest, vectors: Vectors) -> bool:
-    """Positions of argmax are kept in integers as wide as the masks, next to values as wide."""
-    kept = {(r.op, r.dtype) for p in nest.phases for r in p.reductions} | {(s.op, s.dtype) for p in nest.phases for s in p.scans}
-    return any(op.startswith("arg") and TYPES[dtype].size != vectors.mask for op, dtype in kept)
+    """Whether nothing in it is among the names that vary."""
+    return not any(
+        x.name in varying if isinstance(x, Ref) else isinstance(x, (Load, IndexValue)) and x.index.symbols & varying for x in walk.inside(e)
+    )
 
 
 def _points(axes: Iterable[Axis], extents: Mapping[str, int]) -> float:

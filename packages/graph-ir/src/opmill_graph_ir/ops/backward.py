@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
-from ..loops.index import floordiv, mod
+from ..loops.index import Index, floordiv, mod
 from ..loops.ir import Const, Expr
 from .context import Context, View, contiguous, view_axes
 from .creation import masked
@@ -17,6 +19,7 @@ from .records import Rows
 from .views import slice_bounds
 
 ROWS = Rows()
+_MOST_CLASSES = 2**31 - 1
 
 
 def _c(x: Expr, value: float) -> Const:
@@ -55,10 +58,19 @@ def _nll_loss(ctx: Context, node: Node, grad: View, x: View, target: View, weigh
             g = op("mul", g, cast(ctx.load(weight, (at[dim],), ext), dtype))
         if reduction == 1:
             g = op("div", g, cast(ctx.load(total, (), ext), dtype))
-        mine = op("logical_and", op("eq", label, index_value(at[dim])), op("ne", label, const(ignored, "int64")))
+        mine = op("logical_and", _is_class(ctx, label, at[dim], meta, dim), op("ne", label, const(ignored, "int64")))
         return op("where", mine, g, const(0, dtype))
 
     return ctx.pointwise(node.results[0], meta, value)
+
+
+def _is_class(ctx: Context, label: Expr, place: Index, meta: Meta, dim: int) -> Expr:
+    """Whether a label names the class. On processors numbers of 32 bits are compared: vectors of them have twice the lanes."""
+    classes = meta.sizes[dim]
+    if type(classes) is not int or classes > _MOST_CLASSES or not traits_of(meta.device).processor:
+        return op("eq", label, index_value(place))
+    inside = op("logical_and", op("ge", label, const(0, "int64")), op("lt", label, const(classes, "int64")))
+    return op("eq", cast(op("where", inside, label, const(-1, "int64")), "int32"), index_value(place, "int32"))
 
 
 def _one_a_row(ctx: Context, node: Node, grad: View, target: View, dim: int, reduction: int, ignored: int, total: View) -> View:
@@ -77,7 +89,7 @@ def _one_a_row(ctx: Context, node: Node, grad: View, target: View, dim: int, red
 
     def value(at: Any, ext: Any) -> Expr:
         where = (*at[:dim], *at[dim + 1 :])
-        mine = op("eq", ctx.load(target, where, ext), index_value(at[dim]))
+        mine = _is_class(ctx, ctx.load(target, where, ext), at[dim], meta, dim)
         return op("where", mine, ctx.load(elements, where, ext), const(0, dtype))
 
     out = ctx.pointwise(node.results[0], meta, value)

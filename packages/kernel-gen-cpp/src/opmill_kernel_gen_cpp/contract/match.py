@@ -113,12 +113,21 @@ def _matched(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
     taps, apart = _in_order(phase.axes, at_a), at_b.get(row.name, ZERO)
     if taps is None or not is_positive(at_a[row.name]) or not (apart == ZERO or is_positive(apart)):
         return None
-    window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, channels=apart == ZERO)
+    window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, apart == ZERO, _lie_apart(nest, points))
     if window is None:
         return None
     result = phase.reductions[0].names[0]
     kind: Literal["contract", "stencil"] = "stencil" if apart.terms else "contract"
     return Contraction(kind, row, window.places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], apart)
+
+
+def _lie_apart(nest: Nest, points: tuple[Axis, ...]) -> bool:
+    """Whether results do not go on from one step of the first of two axes to the next: each is then a run by itself."""
+    if len(points) != 2:
+        return False
+    first, last = points
+    steps = [(s.index.stride_of(first.name), s.index.stride_of(last.name)) for p in nest.phases[1:] for s in p.stores]
+    return any(a is None or b is None or a != b * last.extent for a, b in steps)
 
 
 def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:

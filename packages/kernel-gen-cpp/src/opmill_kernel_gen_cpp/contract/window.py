@@ -79,15 +79,16 @@ def is_positive(i: Index) -> bool:
     return bool(i.terms) and all(c > 0 for _, c in i.terms)
 
 
-def window_of(load: Load, points: Sequence[Axis], taps: Sequence[Axis], channels: bool = True) -> Window | None:
+def window_of(load: Load, points: Sequence[Axis], taps: Sequence[Axis], channels: bool = True, apart: bool = False) -> Window | None:
     """The window that ``load`` moves over ``points`` (image, line, column; those that there are, outermost first), its taps over ``taps``
-    (channel unless there are none, line, column), of known extents. None where it has another form."""
+    (channel unless there are none, line, column), of known extents. None where it has another form. ``apart``: of two axes of points the
+    first is rather of images, since results of its steps do not follow each other."""
     at, bounds = linear(load.index, (*points, *taps)), _bounds(load, (*points, *taps))
     if at is None or bounds is None or not 1 <= len(points) <= 3 or not 1 <= len(taps) <= 3:
         return None
     if not all(is_positive(at.get(a.name, ZERO)) for a in (*points, *taps)):
         return None
-    found = (_in_places(places, taps, at, bounds, channels) for places in _places(points, taps, at, bounds))
+    found = (_in_places(places, taps, at, bounds, channels) for places in _places(points, taps, at, bounds, apart))
     return next((w for w in found if w is not None), None)
 
 
@@ -116,7 +117,7 @@ def _window(places: Places, taps: tuple[Axis | None, Axis | None, Axis | None], 
     return Window(places, _extent(places.image), _step(places.image, at), known, _step(channel, at), step, lines, columns, offset)
 
 
-def _places(points: Sequence[Axis], taps: Sequence[Axis], at: Line, bounds: Sequence[_Bound]) -> list[Places]:
+def _places(points: Sequence[Axis], taps: Sequence[Axis], at: Line, bounds: Sequence[_Bound], apart: bool) -> list[Places]:
     """The roles that one to three axes may have, the better ones first. The first of two is a line or an image: an image where columns do
     not follow each other from one of its steps to the next, and no taps tell of lines."""
     column = points[-1]
@@ -126,7 +127,7 @@ def _places(points: Sequence[Axis], taps: Sequence[Axis], at: Line, bounds: Sequ
     if any(points[0].name in b.at for b in bounds):
         return [line]
     whole = at[column.name] == ONE and column.extent != at[points[0].name]
-    return [image, line] if whole and len(taps) == 1 else [line, image]
+    return [image, line] if apart or (whole and len(taps) == 1) else [line, image]
 
 
 def _extent(axis: Axis | None) -> Index:

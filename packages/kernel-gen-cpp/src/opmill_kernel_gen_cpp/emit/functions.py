@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..target import Target
 from . import isa
+from .memory import all_lanes
 from .needs import Needs
 from .types import C_OF_SHORT, SIGNED_OF_SIZE
 
@@ -268,7 +269,45 @@ def _bits(needs: Needs, full: str, short: str, lanes: int, target: Target) -> st
     return f"static inline {i} {full}({v} x) {{ return ({i})x; }}"
 
 
+def _fmod(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    """The rest of a division whose quotient is a whole number of few bits, exact: rounding can only have made the quotient one too large.
+    Of others lane by lane."""
+    v, (_, size) = needs.vector(short, lanes), C_OF_SHORT[short]
+    if isa.instruction(target, "fma", short, lanes * size * 8) is None:
+        return _lane_loop(needs, "fmod", short, lanes, full, target)
+    needs.add(f"{full}_each", _lane_loop(needs, "fmod", short, lanes, f"{full}_each", target))
+    every = all_lanes(needs, SIGNED_OF_SIZE[size], lanes, target)
+    fma, size_of, sign, trunc = (function(needs, n, short, lanes, target) for n in ("fma", "abs", "copysign", "trunc"))
+    most, largest = ("0x1p22f", "__FLT_MAX__") if short == "f32" else ("0x1p51", "__DBL_MAX__")
+    return f"""static inline {v} {full}({v} x, {v} y) {{
+  const {v} a = {size_of}(x), b = {size_of}(y);
+  if (!{every}((a < b * {most}) & (b <= {largest}))) return {full}_each(x, y);
+  const {v} r = {fma}(-{trunc}(a / b), b, a);
+  return {sign}(r < 0 ? r + b : r, x);
+}}"""
+
+
+def _mod(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, fmod = needs.vector(short, lanes), function(needs, "fmod", short, lanes, target)
+    return f"""static inline {v} {full}({v} x, {v} y) {{
+  const {v} m = {fmod}(x, y);
+  return (m != 0) & ((y < 0) ^ (m < 0)) ? m + y : m;
+}}"""
+
+
+def _floordiv(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v = needs.vector(short, lanes)
+    fmod, floor, sign = (function(needs, n, short, lanes, target) for n in ("fmod", "floor", "copysign"))
+    half = "0.5f" if short == "f32" else "0.5"
+    return f"""static inline {v} {full}({v} x, {v} y) {{
+  const {v} m = {fmod}(x, y), e = x / y, d = (x - m) / y, t = (m != 0) & ((y < 0) ^ (m < 0)) ? d - 1 : d, q = {floor}(t);
+  const {v} z = t - q > {half} ? q + 1 : q;
+  return y == 0 ? e : t == 0 ? {sign}({v}{{}}, e) : z;
+}}"""
+
+
 POLYNOMIALS: dict[tuple[str, str], Emitter] = {
+    **{(name, short): emit for name, emit in (("fmod", _fmod), ("mod", _mod), ("floordiv", _floordiv)) for short in ("f32", "f64")},
     ("exp", "f32"): _exp_f32,
     ("sigmoid", "f32"): _sigmoid_f32,
     ("sigmoid", "f64"): _sigmoid_f64,

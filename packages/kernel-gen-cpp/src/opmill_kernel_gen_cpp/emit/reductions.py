@@ -146,14 +146,14 @@ def across_lanes(body: Body, acc: Accumulator) -> Accumulator:
     if r.op.startswith("arg") or r.op == "welford":
         scalars = tuple(f"{v}_s" for v in acc.variables)
         types = (r.dtype, position_type(vectors)) if r.op != "welford" else (r.dtype,) * 3
+        if r.op != "welford":
+            body.block.add(f"{_arg_lanes(needs, r, vectors)}({', '.join(acc.variables)});")
         for scalar, v, dtype in zip(scalars, acc.variables, types, strict=True):
             body.block.add(f"{C_OF_SHORT[TYPES[dtype].short][0]} {scalar} = {v}[0];")
-        lane = ", ".join(f"{v}[l]" for v in acc.variables)
         if r.op == "welford":
+            lane = ", ".join(f"{v}[l]" for v in acc.variables)
             call = f"{_welford_merge(needs, r, None)}({', '.join(scalars)}, {lane})"
-        else:
-            call = f"{_arg_step(needs, r, None, position_type(vectors))}({', '.join(scalars)}, {lane}, true)"
-        body.block.add(f"for (int l = 1; l < {vectors.lanes}; ++l) {call};")
+            body.block.add(f"for (int l = 1; l < {vectors.lanes}; ++l) {call};")
         return Accumulator(r, scalars, None)
     short = convert.value_short(r.dtype, vectors)
     name = f"{r.op}_lanes_{vector(short, vectors.lanes)}{'_bool' if r.dtype == 'bool' else ''}"
@@ -169,6 +169,20 @@ def across_lanes(body: Body, acc: Accumulator) -> Accumulator:
     scalar = body.fresh("acc")
     body.block.add(f"const {c} {scalar} = {name}({acc.variables[0]});")
     return Accumulator(r, (scalar,), None)
+
+
+def _arg_lanes(needs: Needs, r: Reduction, vectors: Vectors) -> str:
+    """Brings what wins among all lanes into the first: each half against the other."""
+    step_of = _arg_step(needs, r, vectors, position_type(vectors))
+    values, places = _types(needs, r.dtype, vectors), _types(needs, position_type(vectors), vectors)
+    mask, lines, width = needs.vector(SIGNED_OF_SIZE[vectors.mask], vectors.lanes), [], vectors.lanes // 2
+    while width:
+        order = ", ".join(str((k + width) % vectors.lanes) for k in range(vectors.lanes))
+        y, z = (f"__builtin_shufflevector({v}, {v}, {order})" for v in ("x", "at"))
+        lines.append(f"  {{ const {values} y = {y}; const {places} z = {z}; {step_of}(x, at, y, z, ({mask}{{}} == 0)); }}")
+        width //= 2
+    text = "\n".join([f"static inline void {step_of}_lanes({values}& x, {places}& at) {{", *lines, "}"])
+    return needs.add(f"{step_of}_lanes", text)
 
 
 def publish(body: Body, acc: Accumulator) -> None:
