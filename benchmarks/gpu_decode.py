@@ -1,0 +1,178 @@
+"""Tokens that a language model generates one by one on a GPU: milliseconds a token, compilers one after the other, a process each.
+
+usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64] [--steps]
+
+The model is a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000) with random weights in bfloat16 and
+a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
+distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns. ``--steps`` prints what one
+token runs on the device. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+COMPILERS = ("eager", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
+PROMPT = 64
+
+
+class Decoder:
+    """A model, a cache, and the prompt's end: ``step`` gives the logits of the next token."""
+
+    def __init__(self, length: int, batch: int) -> None:
+        from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+        torch.manual_seed(0)
+        self.length = length
+        config = LlamaConfig(
+            hidden_size=2048,
+            intermediate_size=8192,
+            num_hidden_layers=16,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            vocab_size=32000,
+            head_dim=64,
+        )
+        self.model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
+        self.prompt = torch.randint(0, 32000, (batch, PROMPT), device="cuda")
+        self.cache = StaticCache(config=config, max_cache_len=length)
+
+    def begin(self, model: Any = None) -> torch.Tensor:
+        """Reads the prompt; the first token."""
+        self.cache.reset()
+        logits = (model or self.model)(
+            input_ids=self.prompt, past_key_values=self.cache, cache_position=torch.arange(PROMPT, device="cuda")
+        ).logits
+        return logits[:, -1:].argmax(-1)
+
+    def step(self, model: Any, token: torch.Tensor, k: int) -> torch.Tensor:
+        place = torch.tensor([PROMPT + k], device="cuda")
+        return model(input_ids=token.clone(), past_key_values=self.cache, cache_position=place).logits
+
+    def tokens(self, model: Any, token: torch.Tensor, count: int) -> None:
+        for k in range(count):
+            token = self.step(model, token, k)[:, -1:].argmax(-1)
+
+    def logits(self, model: Any, token: torch.Tensor, count: int = 4) -> torch.Tensor:
+        """Of the same token again and again, so that no choice between near ones matters."""
+        return torch.stack([self.step(model, token, k).float().clone() for k in range(count)])
+
+
+def compiled(name: str, model: Any) -> Any:
+    library, _, mode = name.partition("-")
+    if library == "eager":
+        return model
+    if library == "torch":
+        return torch.compile(model, mode=mode or None)
+    import opmill
+
+    return opmill.compile(model, mode=mode or None)
+
+
+def errors(decoder: Decoder, function: Any) -> tuple[float, float]:
+    """Of ``function`` and of eager."""
+    token = decoder.begin().clone()
+    eager = decoder.logits(decoder.model, token)
+    decoder.begin()
+    ours = decoder.logits(function, token)
+    wide, kept = copy.deepcopy(decoder.model).float(), decoder.cache
+    decoder.cache = type(kept)(config=decoder.model.config, max_cache_len=decoder.length)
+    decoder.begin(wide)
+    exact = decoder.logits(wide, token)
+    decoder.cache = kept
+    return tuple(float((x - exact).abs().max() / exact.abs().max()) for x in (ours, eager))  # type: ignore[return-value]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def host(decoder: Decoder, function: Any) -> float:
+    """Microseconds until a call returns whose device is idle."""
+    token, place, found = decoder.begin(), torch.tensor([PROMPT], device="cuda"), []
+    for _ in range(30):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        function(input_ids=token, past_key_values=decoder.cache, cache_position=place)
+        found.append(1e6 * (time.perf_counter() - start))
+    torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def print_steps(decoder: Decoder, function: Any) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    decoder.tokens(function, decoder.begin(), 3)
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+        decoder.tokens(function, decoder.begin(), 2)
+        torch.cuda.synchronize()
+    events = sorted(found.events(), key=lambda e: e.time_range.start)
+    device = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA and not e.name.startswith("opmill::")]
+    last = device[len(device) * 3 // 4 :]
+    for e in last:
+        print(f"  {e.time_range.start - last[0].time_range.start:8.1f} +{e.time_range.elapsed_us():6.1f} us  {e.name[:90]}")
+    for e in events:
+        if (
+            e.device_type == torch.autograd.DeviceType.CPU
+            and e.name.startswith(("cu", "hip"))
+            and e.time_range.start > last[0].time_range.start
+        ):
+            print(f"  host {e.time_range.elapsed_us():8.1f} us  {e.name}")
+
+
+def measured(name: str, length: int, batch: int, count: int, steps: bool) -> dict[str, Any]:
+    decoder = Decoder(length, batch)
+    with torch.no_grad():
+        function = compiled(name, decoder.model)
+        first = seconds(lambda: decoder.tokens(function, decoder.begin(), 2))
+        ours, eager = errors(decoder, function)
+        torch.cuda.reset_peak_memory_stats()
+        times = []
+        for _ in range(5):
+            token = decoder.begin()
+            times.append(1e3 * seconds(lambda token=token: decoder.tokens(function, token, count)) / count)
+        row = {"ms": round(statistics.median(times), 3), "first_s": round(first, 2), "error": round(ours, 4), "eager": round(eager, 4)}
+        row |= {"host": round(host(decoder, function), 1), "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
+        if steps:
+            print_steps(decoder, function)
+    return {"compiler": name, "cache": length, "batch": batch, **row}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("compilers", nargs="*", default=list(COMPILERS))
+    parser.add_argument("--cache", default="256", help="lengths of the cache")
+    parser.add_argument("--batch", default="1", help="sequences at once")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens that are timed, five times")
+    parser.add_argument("--steps", action="store_true", help="print what one token runs on the device")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    lengths, batches = ([int(n) for n in text.split(",")] for text in (options.cache, options.batch))
+    if options.here:
+        print(json.dumps(measured(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps)))
+        return
+    more = ["--steps"] if options.steps else []
+    for length in lengths:
+        for batch in batches:
+            for name in options.compilers:
+                own = ["--here", "--cache", str(length), "--batch", str(batch), "--tokens", str(options.tokens), *more]
+                subprocess.run([sys.executable, __file__, name, *own], timeout=600)
+
+
+if __name__ == "__main__":
+    main()
