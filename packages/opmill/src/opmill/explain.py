@@ -13,8 +13,12 @@ from typing import Any
 import torch
 from msgspec import Struct
 
+from opmill_guards.guard import SizeRelation
+from opmill_guards.tree import describe
+
 from .advice import Seen, advice_on
 from .compile import compile, record_of
+from .constraints import constraints, size_text
 from .origins import lines_in, operators_in
 from .record import BreakRecord, GraphRecord, RecompileRecord
 from .shown import Shown, shown
@@ -181,7 +185,7 @@ def _short_place(where: str) -> str:
 
 def _size(size: int | str) -> str:
     if isinstance(size, str):
-        return f"{size} bytes"
+        return f"{size_text(size)} bytes"
     amount = float(size)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
@@ -290,5 +294,6 @@ def _name_of(compiled: Any) -> str:
 
 
 def _guard_lines(entry: Any) -> tuple[str, ...]:
-    guards = getattr(entry, "guards", None)
-    return tuple(line for line in str(guards).splitlines() if line.strip()) if guards is not None else ()
+    guards = list(getattr(entry, "guards", None) or ())
+    relations = [guard for guard in guards if isinstance(guard, SizeRelation)]
+    return (*(describe(guard) for guard in guards if not isinstance(guard, SizeRelation)), *constraints(relations))
