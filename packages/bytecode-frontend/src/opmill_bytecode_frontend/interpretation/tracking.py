@@ -40,6 +40,7 @@ from ..values.floating import float_of
 from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
 from ..values.growing_lists import GrowingList
 from ..values.iterators import ExternalIterator
+from ..values.locks import LockValue
 from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
 from ..values.objects import ObjectValue, builtin_base, find_in_mro
@@ -572,10 +573,14 @@ def namespace(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
 
 
+@tracks(_thread.LockType, _thread.RLock)
+def lock(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return LockValue(obj, by_identity(vm, obj, source) or Pinned(obj, "lock"))
+
+
 @tracks(_thread._local)
 def thread_local(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
-    return ThreadLocalValue(type(obj), obj, source)
+    return ThreadLocalValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(object)
