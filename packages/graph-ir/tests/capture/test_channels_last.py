@@ -1,0 +1,63 @@
+"""Images between convolutions lie as a GPU's kernels want them."""
+
+from opmill_graph_ir.capture.channels_last import lay_out
+from opmill_graph_ir.capture.text import parse_graph, show_graph
+
+CONVOLUTION = "aten::convolution({}, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)"
+HEAD = """
+input x: float16[2, 4, 8, 8] on cuda:0
+input w: float16[4, 4, 3, 3] on cuda:0
+"""
+
+
+def laid_out(lines):
+    graph = parse_graph(HEAD + lines)
+    lay_out(graph)
+    return show_graph(graph).strip()
+
+
+def test_what_lies_between_two_convolutions():
+    first, second = CONVOLUTION.format("x"), CONVOLUTION.format("b")
+    assert laid_out(f"""a: float16[2, 4, 8, 8] on cuda:0 = {first}
+b: float16[2, 4, 8, 8] on cuda:0 = aten::relu(a)
+y: float16[2, 4, 8, 8] on cuda:0 = {second}
+return y""") == (
+        f"""{HEAD}a: float16[2, 4, 8, 8] strides [256, 1, 32, 4] on cuda:0 = {first}
+b: float16[2, 4, 8, 8] strides [256, 1, 32, 4] on cuda:0 = aten::relu(a)
+y: float16[2, 4, 8, 8] on cuda:0 = {second}
+return y""".strip()
+    )
+
+
+def test_what_the_user_sees_keeps_its_layout():
+    text = f"""a: float16[2, 4, 8, 8] on cuda:0 = {CONVOLUTION.format("x")}
+return a"""
+    assert laid_out(text) == (HEAD + text).strip()
+
+
+def test_without_a_convolution_nothing_moves():
+    text = """a: float16[2, 4, 8, 8] on cuda:0 = aten::relu(x)
+y: float16[2, 4, 8, 8] on cuda:0 = aten::exp(a)
+return y"""
+    assert laid_out(text) == (HEAD + text).strip()
+
+
+def test_single_precision_stays_as_it_is():
+    lines = f"""a: float16[2, 4, 8, 8] on cuda:0 = {CONVOLUTION.format("x")}
+b: float16[2, 4, 8, 8] on cuda:0 = aten::relu(a)
+return b"""
+    graph = parse_graph((HEAD + lines).replace("float16", "float32"))
+    before = show_graph(graph)
+    lay_out(graph)
+    assert show_graph(graph) == before
+
+
+def test_on_a_processor_nothing_moves():
+    lines = f"""a: float16[2, 4, 8, 8] on cuda:0 = {CONVOLUTION.format("x")}
+b: float16[2, 4, 8, 8] on cuda:0 = aten::relu(a)
+y: float16[2, 4, 8, 8] on cuda:0 = aten::exp(b)
+return y"""
+    graph = parse_graph((HEAD + lines).replace(" on cuda:0", ""))
+    before = show_graph(graph)
+    lay_out(graph)
+    assert show_graph(graph) == before
