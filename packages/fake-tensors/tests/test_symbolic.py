@@ -410,3 +410,10 @@ def test_images_rearranged_of_symbolic_sizes(fn: Any, last: bool, sizes: tuple[i
         got = fn(ctx.from_tensor(real, {d: None for d in (-2 % real.dim(), real.dim() - 1)}), 2)
         assert [int(n) for n in got.shape] == list(expected.shape)
         assert [int(n) for n in got.stride()] == list(expected.stride())
+
+
+def test_an_input_without_elements_that_begins_behind_its_storage():
+    """Its other dimensions may be as long as they like: no memory is needed."""
+    x = torch.empty(2000).as_strided((3, 0, 4), (18, 600, 2), 3)
+    fake = FakeContext(Sizes()).from_tensor(x, {0: None, 2: None})
+    assert (fake.size(1), fake.storage_offset()) == (0, 3)

@@ -39,7 +39,8 @@ def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype
     """A meta tensor of this geometry, in a storage that it fits into."""
     if offset == 0:
         return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=META)
-    return torch.as_strided(torch.empty((offset + extent(shape, strides),), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
+    span = 0 if any(type(n) is int and n == 0 for n in shape) else extent(shape, strides)
+    return torch.as_strided(torch.empty((offset + span,), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
 
 
 def item_at(x: torch.Tensor, at: Any) -> torch.Tensor:
