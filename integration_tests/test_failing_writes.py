@@ -167,3 +167,13 @@ def test_with_gradients(written):
         return buffer.tolist(), str(raised.value)
 
     assert left(opmill.compile(f)) == left(f)
+
+
+def test_writes_that_torch_refuses_once_they_are_done():
+    """Those to tensors of inference mode, outside of it."""
+    for call in (opmill.compile(torch.Tensor.add_), opmill.compile(lambda x, n: x.add_(n))):
+        with torch.inference_mode():
+            x = torch.zeros(3)
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            call(x, 1)
+        assert x.tolist() == [1.0] * 3

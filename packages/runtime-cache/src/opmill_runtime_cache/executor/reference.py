@@ -92,6 +92,7 @@ class _Run:
         self.plan = executable.plan
         self.slots: dict[int, torch.Tensor] = dict(executable.constants)
         self.values: dict[str, int] = {}
+        self.written = False
         self._load(inputs)
         self.arena = torch.empty(0, dtype=torch.uint8)
 
@@ -131,7 +132,7 @@ class _Run:
                 else:
                     watch(self.plan, step, self.slots, self.values, partial(_STEPS[type(step)], self, step, number))
         except Exception as error:
-            begun = number > visible or (number == visible and type(self.plan.steps[number]) is Call)
+            begun = self.written or number > visible or (number == visible and type(self.plan.steps[number]) is Call)
             if not begun or hasattr(error, "begun"):
                 error.begun = begun  # type: ignore[attr-defined]
             raise
@@ -185,7 +186,7 @@ class _Run:
                 base, dtype, sizes, strides, int(base.storage_offset()) * base.dtype.itemsize + offset * dtype.itemsize
             )
 
-    def launch(self, step: Launch, _: int) -> None:
+    def launch(self, step: Launch, number: int) -> None:
         kernel, tensors = self.executable.kernels[step.kernel], [self.slots[slot] for slot in step.slots]
         contract = kernel.contract
         if contract is not None:
@@ -195,6 +196,7 @@ class _Run:
             _apart(contract, tensors, symbols)
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
         failed = kernel.run(tensors[0].device.index if tensors else None, addresses, values)
+        self.written |= not failed and number >= self.executable.visible
         for position in step.writes if not failed else ():
             torch.autograd.graph.increment_version(self.slots[step.slots[position]])
         if failed:

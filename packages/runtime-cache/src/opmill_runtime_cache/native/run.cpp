@@ -345,7 +345,7 @@ bool Run::each_step([[maybe_unused]] Watch* watch) {
   for (size_t i = 0; i < program_.steps.size() && done; i++) {
     if constexpr (kWatched) watch->before(static_cast<int>(i), slots_);
     done = step(program_.steps[i]);
-    if (!done) begun = i > program_.visible || (i == program_.visible && program_.steps[i].kind == StepKind::call);
+    if (!done) begun |= i > program_.visible || (i == program_.visible && program_.steps[i].kind == StepKind::call);
     for (; taken_ && release < program_.releases.size() && program_.releases[release].first <= static_cast<int>(i); release++)
       for (int slot : program_.releases[release].second) drop(slot);
     if constexpr (kWatched) watch->after(static_cast<int>(i));

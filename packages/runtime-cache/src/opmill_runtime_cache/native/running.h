@@ -35,7 +35,7 @@ class Run {
   bool steps(bool without_gil, const Regions* regions);
   PyObject* outputs();
   Failure failure;
-  bool begun = false;  // a step that failed comes behind what outsiders see
+  bool begun = false;  // a step that failed comes behind what outsiders see, or has written it
 
  private:
   bool fail(PyObject* type, const char* code, std::string message) {

@@ -25,7 +25,7 @@ bool Run::launch(const Step& step) {
   const int64_t failed = step.kernel(pointers, sizes);
   if (failed == 0) {
     for (int slot : step.bumps)
-      if (!counted(slot)) return false;
+      if (!counted(slot)) return begun = true, false;
     return true;
   }
   if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
@@ -46,7 +46,7 @@ bool Run::launch_cuda(const Step& step) {
   for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
   if (block) api.delete_handle(block);
   for (int slot : step.bumps)
-    if (!counted(slot)) return false;
+    if (!counted(slot)) return begun = true, false;
   return done;
 }
 
