@@ -273,9 +273,11 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], st
         loads = [value.source for value in recorder.inputs if is_held(value)]
         called = f"_g = _graph({', '.join([*given, *(['*_held'] if loads else [])])})"
         again = may_run_again(gm.graph, recorder.outside())
-        plain = None if vm.effects.draws else fn
-        handle = Failing(plain if again else None, plain, strict, vm.entry_switches, vm.entry_levels)
-        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}, _caught, {passed_on(fn.__code__)})"
+        gm.meta["stands for"] = "a function that runs where it fails"
+        gm.meta["may run again"] = again
+        handle = Failing(fn if again else None, fn, strict, vm.entry_switches, vm.entry_levels)
+        behind = f".behind({r.states})" if r.states else ""
+        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{behind}, _caught, {passed_on(fn.__code__)})"
         graph = r.constants.table["_graph"] = backend(gm, recorder.examples())
         if ended.result is not None and handle.plain is not None and all(map(is_read, recorder.inputs)):
             sources = [value.source for value in recorder.inputs]

@@ -89,6 +89,9 @@ class CompiledGraph:
         if getattr(error, "begun", False):
             _say_begun(error)
             raise error
+        if isinstance(error, (PlanInputError, SizeCheckFailed)) and self.module.meta.get("stands for") and not _is_watched():
+            error.mistaken = partial(_warn_mismatch, str(error))
+            raise error  # who called the graph runs the program instead
         if isinstance(error, PlanInputError):
             # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Nothing that the
             # module reads has changed yet.
@@ -99,6 +102,11 @@ class CompiledGraph:
             _warn_mismatch(str(error))
             return result
         raise error
+
+
+def _is_watched() -> bool:
+    """Whether hooks of the program have seen what was saved: it cannot begin anew."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def _say_begun(error: Exception) -> None:

@@ -60,7 +60,7 @@ class GraphBackend:
                     raise  # no memory, disk or process now: the call runs uncompiled, the next one compiles
                 fallback = _describe(error)
                 _warn_of_fallback(error, fallback, lambda: self._bundle(graph_module, example_inputs))
-                runner = _as_it_is(graph_module)
+                runner = _as_it_is(graph_module) if graph_module.meta.get("may run again", True) else _by_the_program
         seconds = time.perf_counter() - start
         report = getattr(runner, "report", None)
         if tracing is not None:
@@ -189,6 +189,20 @@ def _as_it_is(graph_module: Any) -> Runner:
     from opmill_bytecode_frontend.effects.labels import labelled  # there by now
 
     return labelled(graph_module).forward
+
+
+class _NotCompiled(RuntimeError):
+    """A graph that writes to what it is given is not run as torch's operators: where one of these raises, the program would have done more
+    by then than its tensors show. It runs itself, which takes no longer."""
+
+    begun = False
+
+    def mistaken(self) -> None:
+        """It was told when the graph was not compiled."""
+
+
+def _by_the_program(*inputs: Any) -> Any:
+    raise _NotCompiled
 
 
 def _may_pass(error: Exception) -> bool:

@@ -1,5 +1,7 @@
 """Numbered errors and warnings of the package."""
 
+from collections.abc import Callable
+
 
 class RuntimeCacheError(Exception):
     """An error with a stable number (``RC0xx``).
@@ -35,15 +37,19 @@ class KernelMissing(BindError):
 
 class PlanInputError(RuntimeCacheError, TypeError):
     """A call passes inputs that the plan does not take, or operators of the plan give what it does not expect (RC050-RC059). ``begun``:
-    something that others see was written already, so that nothing may run a second time."""
+    something that others see was written already, so that nothing may run a second time. ``mistaken``: where it is no error of
+    the program, which is to run without the plan, what tells that it did."""
 
     begun = False
+    mistaken: Callable[[], None] | None = None
 
 
 class SizeCheckFailed(RuntimeError):
-    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. ``begun``: as above."""
+    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. ``begun``, ``mistaken``: as
+    above."""
 
     begun = False
+    mistaken: Callable[[], None] | None = None
 
 
 class StoreWarning(UserWarning):

@@ -15,6 +15,7 @@ from opmill_guards.source import Pinned
 from .._native import store_known
 from ..breaks.continuation import Placed, forgetting
 from ..errors import Unsupported
+from ..graph.chance_states import states_of
 from ..graph.spent import is_spent, spent
 from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
@@ -69,6 +70,8 @@ class Rebuilder:
         self.outputs: list[TensorValue | SymbolicNumber] = []
         self.unfinished: list[Any] = []
         """Generators met so far that were suspended."""
+        self.states = ""
+        """The name of the states that generators were in before they were drawn from."""
         self._sources: dict[Any, str] = {}
         self._built: dict[int, str] = {}
         self._keep: list[Any] = []
@@ -122,6 +125,9 @@ class Rebuilder:
 
     def draw(self) -> None:
         """Statements that draw random numbers, in the program's order, before all else but the calls that are asked."""
+        if generators := {id(args[0].real()): args[0] for _, args, _, _ in self.vm.effects.draws}:
+            self.states = self.temporary("_d")
+            self.prologue.append(f"{self.states} = {self.constants.name(states_of)}({self.list(list(generators.values()))})")
         for function, args, kwargs, number in self.vm.effects.draws:
             given = [*map(self.expr, args), *(f"{k}={self.expr(v)}" for k, v in kwargs.items())]
             name = self.temporary("_d")

@@ -13,6 +13,7 @@ import torch
 from msgspec import Struct
 from torch._C import _functorch
 
+from .chance_states import States, put_back
 from .switches import switched, switches
 
 log = logging.getLogger("opmill.internal")
@@ -93,19 +94,39 @@ class Failing(Struct, eq=False):
     levels: int
     told: bool = False
 
+    def behind(self, states: States) -> Callable[..., Any]:
+        """The same for a call that drew from generators, which were in these states before."""
+
+        def failed(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._again(error) is not None:
+                put_back(states)
+            return self(error, args, kwargs)
+
+        return failed
+
+    def _again(self, error: Exception) -> Callable[..., Any] | None:
+        """What is run for the call; None: the error is its outcome."""
+        plain = self.plain or (None if getattr(error, "begun", True) else self.unless_begun)
+        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        return None if hooked else plain  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising
+
     def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of the call: what the function itself gives or raises."""
+        """The result of the call: what the function itself gives or raises. An error that is ``mistaken`` is none of the
+        program's: who runs the graph asks for the function instead, and is told that it ran."""
         if _functorch.get_dynamic_layer_stack_depth() > self.levels:
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
         for function, *given in switched(switches(), self.before):
             function(*given)
-        plain = self.plain or (None if getattr(error, "begun", True) else self.unless_begun)
-        if plain is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-            raise error  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising from one
-        result = plain(*args, **kwargs)
-        if self.strict:
+        plain = self._again(error)
+        if plain is None:
             raise error
-        if not self.told:
+        result = plain(*args, **kwargs)
+        mistaken = getattr(error, "mistaken", None)
+        if mistaken is not None:
+            mistaken()
+        elif self.strict:
+            raise error
+        elif not self.told:
             self.told = True
             log.warning("the graph of %s failed and the function does not: %s: %s", plain.__qualname__, type(error).__name__, error)
         return result
