@@ -310,3 +310,69 @@ def test_of_a_hook():
             y.sum().backward()
     finally:
         globals()["SCALE"] = 2.0
+
+
+class Saving(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        y = x * w
+        ctx.save_for_backward(y, w)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        y, w = ctx.saved_tensors
+        return g * y, w
+
+
+def result_is_written(x, w):
+    return Saving.apply(x, w).add_(10)
+
+
+def argument_is_written(x, w):
+    y = Saving.apply(x, w)
+    w.add_(1)
+    return y * 2
+
+
+def argument_is_written_through_a_view(x, w):
+    y = Saving.apply(x, w)
+    w[1:].mul_(3)
+    return y * 2
+
+
+def written_before(x, w):
+    w.add_(1)
+    return Saving.apply(x, w) * 2
+
+
+def written_when_it_ran(x, w):
+    y = Saving.apply(x, w)
+    y.sum().backward()
+    w.add_(1)
+    return x.grad * 2
+
+
+def nothing_written(x, w):
+    return Saving.apply(x, w) * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [result_is_written, argument_is_written, argument_is_written_through_a_view, written_before, written_when_it_ran, nothing_written],
+)
+def test_what_was_saved_may_not_be_written(function):
+    def outcome(call):
+        x, w = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
+        y = call(x, w)
+        try:
+            if y.requires_grad:
+                y.sum().backward()
+        except RuntimeError as exc:
+            assert "modified by an inplace operation" in str(exc)
+            return w.tolist(), None
+        return w.tolist(), x.grad.tolist()
+
+    assert outcome(capture(function, "eager")) == outcome(function)
+    if function in (written_before, nothing_written):
+        assert outcome(capture(function, "eager", fullgraph=True)) == outcome(function)

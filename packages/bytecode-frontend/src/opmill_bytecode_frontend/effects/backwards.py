@@ -37,6 +37,10 @@ class Backward:
         """Whether it can be recorded again: its forward is in no body."""
         self.reads: list[tuple[Any, Any, str]] = []
         self.drawn: Any = None
+        self.saved: list[tuple[Any, int]] = []
+        """What autograd keeps for it, with how often that had been written: it refuses a backward that would read something else."""
+        self.ran = False
+        """Whether captured code has gone backward since."""
 
     def run(self, vm: Interpreter, region: Region) -> Any:
         before, vm.effects.reads = vm.effects.reads, []
@@ -61,6 +65,9 @@ def settle(vm: Interpreter) -> None:
     for backward in vm.effects.backwards:
         if not backward.again:
             continue
+        if not backward.ran and any(fake._version != version for fake, version in backward.saved):
+            what = f"a tensor that is saved for the backward of {backward.name}"
+            vm.unsupported("FE015", what, "it is written to before that runs, which autograd refuses", place=backward.place)
         before = backward.drawn
         try:
             vm.recorder.regions.append(backward.forward)
@@ -73,6 +80,13 @@ def settle(vm: Interpreter) -> None:
             vm.recorder.regions.pop()
         if changed:
             vm.unsupported("FE015", f"the backward of {backward.name}", "what it reads is changed before it runs", place=backward.place)
+
+
+def settled(vm: Interpreter) -> None:
+    """Before captured code goes backward: what was saved may be written from then on."""
+    settle(vm)
+    for backward in vm.effects.backwards:
+        backward.ran = True
 
 
 def watch(vm: Interpreter, r: Rebuilder) -> bool:
@@ -119,4 +133,4 @@ def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: Any, owne
 HINT = "keep what it needs of it in the ctx, numbers and tensors"
 
 
-__all__ = ["Backward", "settle", "watch"]
+__all__ = ["Backward", "settled", "watch"]

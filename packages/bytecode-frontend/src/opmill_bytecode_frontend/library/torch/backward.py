@@ -13,7 +13,7 @@ from opmill_fake_tensors.strides import is_dense
 from opmill_guards.guard import Is
 from opmill_guards.source import Attr
 
-from ...effects.backwards import settle
+from ...effects.backwards import settled
 from ...graph.spent import MESSAGE, is_spent
 from ...values.base import Value
 from ...values.constant import ConstantValue
@@ -77,7 +77,7 @@ def backward(
     given: list[Value] = [ListValue(outputs), ListValue([*found, *marked])]
     if not is_off(grad_tensors):
         given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
-    settle(vm)
+    settled(vm)
     taken = {memory(value) for value in vm.recorder.by_fake.values()}
     vm.recorder.went_back = True
     gradients = vm.recorder.call_function(vm, torch.autograd.grad, given, kwargs)

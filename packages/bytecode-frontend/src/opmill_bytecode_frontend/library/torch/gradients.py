@@ -145,6 +145,7 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
         later = Backward(cls.constant().__qualname__, forward, record, vm.place())
         returned = later.run(vm, backward)
         later.again = len(recorder.regions) == 1
+        kept = vm.unpack(vm.getattr(context, "saved_tensors"))
         vm.effects.backwards.append(later)
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
         if any(isinstance(t, TensorValue) and t.obj is not None for t in marked["dirty"]):
@@ -167,6 +168,9 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     made = outputs(
         vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
     )
+    leaving = {id(inside.fake): value.fake for inside, value in zip(results, made, strict=True) if isinstance(value, TensorValue)}
+    saved_fakes = [leaving.get(id(t.fake), t.fake) for t in kept if isinstance(t, TensorValue)]
+    later.saved = [(fake, fake._version) for fake in saved_fakes]
     return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _functorch
 
-from ...effects.backwards import settle
+from ...effects.backwards import settled
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.sequence import SequenceValue
@@ -82,7 +82,7 @@ def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
         or (outputs and all(map(recorded_here, outputs)) and leaves(vm))
     ):
         return None
-    settle(vm)
+    settled(vm)
     vm.recorder.went_back = True
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 
