@@ -129,6 +129,27 @@ def steps_by_hand(wrap):
     return [p.detach() for p in ps], [p.grad for p in ps]
 
 
+@scenario
+def whether_it_requires_grad(wrap):
+    def f(x, p):
+        told = []
+        p.requires_grad = True
+        made = torch.ones(3)
+        made.requires_grad = True
+        (made * x.detach()).sum().backward()
+        for tensor, flag in ((x * 2, False), (x.detach().long(), True), (p.detach() * 2, False)):
+            try:
+                tensor.requires_grad = flag
+            except RuntimeError as error:
+                told.append(str(error))
+        return made.grad * p, told
+
+    x = torch.ones(3, requires_grad=True)
+    y, told = wrap(f)(x, torch.nn.Parameter(torch.ones(3)))
+    y.sum().backward()
+    return y.detach(), told, x.grad
+
+
 SCENARIOS = [value for value in list(globals().values()) if getattr(value, "is_scenario", False)]
 
 

@@ -23,7 +23,7 @@ from opmill_guards.source import Pinned, Source, TensorProperty
 from ..effects.labels import Labels
 from ..entry.varying import SMALLEST
 from ..errors import Unsupported
-from ..interpretation.owners import began
+from ..interpretation.owners import began, work_of_package
 from ..messages.excerpt import Span
 from ..values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
 from ..values.constant import ConstantValue
@@ -571,6 +571,7 @@ class Recorder:
                 "whether a tensor requires grad changes",
                 "it was there before the call",
                 "change it outside of the compiled function",
+                **work_of_package(self.vm.frame),
             )
         if real is None and fake.requires_grad and is_leaf(fake):
             self.leaves.append((fake, vm.place()))

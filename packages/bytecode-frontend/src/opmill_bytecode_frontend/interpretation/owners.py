@@ -75,4 +75,21 @@ def began(frame: Frame) -> str:
     return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}' if found else ""
 
 
-__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users"]
+COMPUTING = ("forward", "__call__", "_wrapped_call_impl", "_call_impl", "inner")
+"""Names of functions that run a module."""
+
+
+def work_of_package(frame: Frame) -> dict[str, Any]:
+    """Where a package was called to do what a frame does that is not part of a graph, as arguments of `Machine.unsupported`: the functions
+    of the package from there on run as they are. Empty where it is the program itself, or a module, that does so."""
+    began, each = None, cast("Frame | None", frame)
+    while each is not None and installed(each.code.co_filename) and each.code.co_name not in COMPUTING:
+        began, each = each, each.caller
+    if began is None:
+        return {}
+    if began.caller is None:
+        return {"whole": True}
+    return {"place": began.caller.place} if began.caller.has_places else {}
+
+
+__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "work_of_package"]

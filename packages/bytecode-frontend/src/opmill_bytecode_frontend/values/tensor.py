@@ -179,6 +179,11 @@ class TensorValue(Value):
             return
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
+        if name == "requires_grad" and type(value) is ConstantValue and type(value.value) is bool:
+            if value.value and not (self.fake.dtype.is_floating_point or self.fake.dtype.is_complex):
+                vm.throw(RuntimeError, "only Tensors of floating point and complex dtype can require gradients")
+            self.method(vm, "requires_grad_", [value], {})
+            return
         if name == "grad" and self.obj is not None and self.takes_gradient(value):
             self.new_grad = value
             vm.effects.assigned(self, ConstantValue(name), value)

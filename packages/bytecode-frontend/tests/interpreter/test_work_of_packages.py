@@ -1,4 +1,5 @@
-"""Locks that captured code takes: who holds one does so while the program runs. A function of a package that takes one runs as it is."""
+"""What functions of packages do that is no part of a graph: they run as they are, from where the program called them. Who holds a lock does so
+while the program runs."""
 
 from __future__ import annotations
 
@@ -43,6 +44,23 @@ def through(name):
 def raises(name):
     with LOCK:
         raise KeyError(name)
+
+
+def freeze(module, flag):
+    for part in module.children():
+        for parameter in part.parameters():
+            parameter.requires_grad_(flag)
+
+
+def activate(module, name):
+    for key, part in module.named_children():
+        freeze_one(part, key == name)
+    return name
+
+
+def freeze_one(part, flag):
+    for parameter in part.parameters():
+        parameter.requires_grad = flag
 """
 LOCK = threading.Lock()
 
@@ -100,3 +118,27 @@ def test_a_program_holds_its_own_around_its_operators():
 
     want, got = f(x), capture(f, backend)(x)
     assert same(want, got) and held == [True, True] and len(graphs) == 3
+
+
+@pytest.mark.parametrize("change", ["freeze", "activate", "of torch"])
+def test_a_package_that_changes_what_requires_grad_does_so_at_once(package, change):
+    def outcome(call):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+        told = []
+        for given in (True, False, True) if change != "activate" else ("0", "2", "0"):
+            model.zero_grad()
+            x = torch.ones(2, 3, requires_grad=True)
+            y = call(model, x, given)
+            y.sum().backward()
+            told.append((y.detach(), x.grad, [p.requires_grad for p in model.parameters()]))
+            told.append([None if p.grad is None else p.grad.clone() for p in model.parameters()])
+        return told
+
+    def f(model, x, given):
+        model.requires_grad_(given) if change == "of torch" else getattr(package, change)(model, given)
+        return model(x).sin()
+
+    breaks: list = []
+    assert str(outcome(f)) == str(outcome(capture(f, "eager", on_break=breaks.append)))
+    assert {error.code for error in breaks} == {"FE032"}
