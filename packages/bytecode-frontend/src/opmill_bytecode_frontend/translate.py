@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator
 
 import torch
 from msgspec import Struct
@@ -96,7 +97,7 @@ def parameters(code: types.CodeType) -> list[str]:
     return list(code.co_varnames[:count])
 
 
-def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) -> tuple[Value, Frame]:
+def interpret(vm: Interpreter, fn: types.FunctionType, bound: Mapping[str, object]) -> tuple[Value, Frame]:
     """Run the function symbolically on the real arguments ``bound``; gives the tracked result, and the frame at its end."""
     if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
@@ -291,7 +292,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], st
     return Translation(target, [], gm, text, loads, direct)
 
 
-def is_read(value: Any) -> bool:
+def is_read(value: Value) -> bool:
     """Whether an input of a graph is what its source gives: others are made of it."""
     made = getattr(value, "below", False) or getattr(value, "of_array", False) or asked.is_asked(value.source)
     return value.source is not None and not made and getattr(value, "scalar", None) is None
@@ -334,7 +335,7 @@ def signature_text(code: types.CodeType, loads: bool = False) -> str:
     return ", ".join(parts)
 
 
-def call_plainly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_plainly(fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
     return fn(*args, **kwargs)
 
 
@@ -352,7 +353,7 @@ def passed_on(code: types.CodeType) -> str:
     return f"({''.join(each + ', ' for each in positional)}), {{{', '.join(named)}}}"
 
 
-def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind_real(fn: types.FunctionType, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """The real arguments by parameter name; raises TypeError as the call itself would."""
     code = fn.__code__
     plain = not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
@@ -365,7 +366,7 @@ def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, A
 
 def translate(
     fn: types.FunctionType,
-    bound: dict[str, Any],
+    bound: Mapping[str, object],
     backend: Callable[..., Any],
     options: CaptureOptions,
     context: Any = None,
@@ -393,7 +394,7 @@ def translate(
 
 def attempt(
     fn: types.FunctionType,
-    bound: dict[str, Any],
+    bound: Mapping[str, object],
     options: CaptureOptions,
     context: object,
     varying: Varying | None,
@@ -410,7 +411,7 @@ def attempt(
 
 def once(
     fn: types.FunctionType,
-    bound: dict[str, Any],
+    bound: Mapping[str, object],
     options: CaptureOptions,
     context: Any,
     varying: Varying | None,
@@ -470,7 +471,7 @@ def is_own(error: BaseException) -> bool:
 
 def prefix(
     fn: types.FunctionType,
-    bound: dict[str, Any],
+    bound: Mapping[str, object],
     options: CaptureOptions,
     context: object,
     attempts: list[Interpreter],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -64,7 +64,12 @@ class Going(Struct, frozen=True):
 
 
 def going_on(
-    frame: Frame, target: Instruction, stack: list[Any], bound: dict[str, Any], raising: bool = False, assigned: Iterable[str] = ()
+    frame: Frame,
+    target: Instruction,
+    stack: Sequence[object],
+    bound: Mapping[str, object],
+    raising: bool = False,
+    assigned: Iterable[str] = (),
 ) -> Going:
     """The resume function of a frame that goes on at ``target`` with this stack; ``bound``: names of its bound variables; ``assigned``:
     those that what runs before it binds, to objects that may tell when they die."""
@@ -97,7 +102,7 @@ def holds_mortal_object(value: object) -> bool:
     return isinstance(value, (Lazy, ObjectValue)) and value.obj is not None and is_mortal(value.obj)
 
 
-def stack_kinds(state: State | None, stack: list[Any]) -> list[StackKind]:
+def stack_kinds(state: State | None, stack: Sequence[object]) -> list[StackKind]:
     """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
     known = state.stack if state is not None else ()
     kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]

@@ -5,6 +5,7 @@ The function that ran the graph stays on the stack as the outermost frame until 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -158,7 +159,7 @@ class Leaving(Struct, eq=False):
             f"    {hook}(_before)",
         ]
 
-    def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
+    def leave(self, target: Instruction, stack: Sequence[object], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""
         frame = self.site.frame
         bound = dict.fromkeys([*frame.locals, *frame.cells, *({} if error else self.assigned)])
@@ -169,7 +170,7 @@ class Leaving(Struct, eq=False):
         passed = [self.argument(p, going, stack, results, error) for p in going.resume.parameters]
         return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
 
-    def argument(self, parameter: Parameter, going: Going, stack: list[Any], results: list[str | None], error: str) -> str:
+    def argument(self, parameter: Parameter, going: Going, stack: Sequence[object], results: list[str | None], error: str) -> str:
         """The expression that a resume function is given for one of its parameters."""
         frame, r, place = self.site.frame, self.r, parameter.place
         match parameter.kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Sequence
 from typing import Any, Callable
 
 import torch
@@ -68,7 +69,7 @@ def callee(value: Value, r: Expressions, context: Any) -> str:
     return r.expr(value)
 
 
-def may_call_back(function: Value, args: list[Any]) -> bool:
+def may_call_back(function: Value, args: Sequence[object]) -> bool:
     """Whether a call that runs natively may run functions of the program: ones among its arguments, or ones that what is called knows.
     What a disabled function calls is not captured either."""
     if isinstance(function, MethodValue):
@@ -100,7 +101,7 @@ def is_users(module: str) -> bool:
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
 
 
-def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
+def refuse_reading_frame(frame: Frame, function: Any, args: Sequence[object]) -> None:
     """What reads the variables of its caller would read those of the generated function."""
     known = isinstance(function, BuiltinValue) and type(function.obj) is types.BuiltinFunctionType
     wanted = READS_FRAME.get(function.obj, 0) if known else 0

@@ -105,11 +105,11 @@ def watch(vm: Interpreter, r: Rebuilder) -> bool:
     return len(r.body) > count
 
 
-def has_history(fake: Any) -> bool:
+def has_history(fake: torch.Tensor) -> bool:
     return bool(fake.requires_grad) and not fake.is_leaf
 
 
-def was_written(fake: Any) -> bool:
+def was_written(fake: torch.Tensor) -> bool:
     return has_history(fake) and fake._version > 0
 
 

@@ -51,7 +51,7 @@ def is_suspended(obj: object) -> bool:
     return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
 
 
-def ends_inside(resume: Resume, args: tuple[Any, ...]) -> bool:
+def ends_inside(resume: Resume, args: tuple[object, ...]) -> bool:
     """Whether a mortal object that a resume function is given may die before the function ends: one that its code takes from the stack, or
     whose variable it assigns or deletes."""
     if not any(holds_mortal(arg) or is_suspended(arg) for arg in args):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..graph import pending
@@ -66,7 +66,7 @@ def note_contents(reads: list[Any], found: Value) -> None:
     reads += [(None, each, "") for each in containers(found, [])]
 
 
-def containers(value: object, above: list[Any]) -> Iterator[Value]:
+def containers(value: object, above: Sequence[object]) -> Iterator[Value]:
     """The outermost ones that can change."""
     if isinstance(value, TupleValue):
         for item in value.items if all(value is not each for each in above) else ():

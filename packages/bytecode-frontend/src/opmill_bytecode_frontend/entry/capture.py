@@ -200,7 +200,7 @@ class Capture:
         limit = self.context.options.recompile_limit
         return self.compiled_for[kinds] >= limit or len(compiled.entries) >= MOST_KINDS * limit
 
-    def on_miss(self, compiled: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    def on_miss(self, compiled: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
         others."""
         if self.eager:
@@ -208,7 +208,7 @@ class Capture:
         with intercept(None), collector_paused():
             return self._target(compiled, args, kwargs)
 
-    def _target(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    def _target(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         context = self.context
         try:
             bound = bind_real(self.fn, args, kwargs)
@@ -279,7 +279,7 @@ class Capture:
 
         return context.watched_by(come_to)
 
-    def is_to_wait(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def is_to_wait(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
         """Whether the program's stance is that this call runs as it is. Raises RuntimeError where it is that none may have to be
         captured."""
         stance = current_stance()
@@ -384,7 +384,7 @@ class Capture:
             stacklevel=5,
         )
 
-    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
         everything = len(compiled.entries) >= MOST_KINDS * self.context.options.recompile_limit
         self.eager = not kinds or everything
         if kinds in self.warned or (everything and self.warned):

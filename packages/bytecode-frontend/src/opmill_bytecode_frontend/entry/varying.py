@@ -213,7 +213,7 @@ class Seen:
         often |= {source for source in missed if self.numbers[source] == CHANGES}
         return [guard for source, guard in said.items() if source in often and self.may_break and not on_stack(source)]
 
-    def _note_tensor(self, guard: TensorMatch, values: Mapping[str, Any]) -> None:
+    def _note_tensor(self, guard: TensorMatch, values: Mapping[str, object]) -> None:
         tensor = value_of(guard.source, values)
         if not isinstance(tensor, torch.Tensor) or guard.sizes is None or tensor.dim() != len(guard.sizes) or tensor.dtype != guard.dtype:
             return
@@ -231,7 +231,7 @@ class Seen:
         if changed := guard.function.changed(array):
             self.sizes.setdefault(guard.source, set()).update(changed)
 
-    def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[Source]) -> None:
+    def _note_number(self, guard: Equals, values: Mapping[str, object], missed: set[Source]) -> None:
         now = value_of(guard.source, values)
         if type(now) is not type(guard.value) or now == guard.value:
             return
@@ -283,7 +283,7 @@ def same_definition(one: Any, other: Any) -> bool:
     return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))
 
 
-def each_fact(guards: Iterable[Any]) -> Iterator[Any]:
+def each_fact(guards: Iterable[object]) -> Iterator[Any]:
     """The guards, and those that a tree of modules checks where something in it changed."""
     for guard in guards:
         yield guard
@@ -292,7 +292,7 @@ def each_fact(guards: Iterable[Any]) -> Iterator[Any]:
             yield from guard.tensors
 
 
-def value_of(source: Source, values: Mapping[str, Any]) -> Any:
+def value_of(source: Source, values: Mapping[str, object]) -> Any:
     """What a source gives for these arguments; None where it leads nowhere."""
     try:
         return reference.read(source, values)

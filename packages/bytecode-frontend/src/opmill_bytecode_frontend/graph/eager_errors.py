@@ -23,7 +23,7 @@ _OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)"
 LARGEST = 1 << 22
 
 
-def refuse_types(function: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def refuse_types(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Raises what eager raises where a function would compute with types of arguments for which eager has no kernel."""
     if id(function) not in _BY_THEMSELVES:
         return
@@ -40,7 +40,7 @@ def said_by_autograd(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and _OF_WRITES.search(str(error)) is not None
 
 
-def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Exception | None]:
+def asked_of_eager(function: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[bool, Exception | None]:
     """Whether eager could be asked, and the exception that it raised; None where it raises none, and where it does more than to compute."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False, None
@@ -72,7 +72,7 @@ def computes(function: object) -> bool:
     )
 
 
-def stand_in(value: Any) -> Any:
+def stand_in(value: torch.Tensor) -> Any:
     """For a fake zeros; a generator of random numbers that goes on by itself."""
     return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)
 

@@ -37,7 +37,7 @@ def global_name(namespace: Any, name: str) -> Any:
     return namespace.get(name, MISSING)
 
 
-def cell(holder: Any, name: str) -> Any:
+def cell(holder: types.CellType, name: str) -> Any:
     try:
         return holder.cell_contents
     except ValueError:

@@ -23,7 +23,7 @@ class _Forward:
         return owner.forward if of_class else module.forward
 
 
-def _interpreted(module: Any, *args: Any) -> Any:
+def _interpreted(module: torch.nn.Module, *args: Any) -> Any:
     return torch.fx.Interpreter(module).run(*args)
 
 

@@ -173,7 +173,7 @@ class Recorder:
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
 
     def fake_of(
-        self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor, inside: Any = None
+        self, obj: torch.Tensor, source: Source, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor, inside: Any = None
     ) -> Any:
         """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed either;
         ``size_of``: where sizes of what is at ``source`` are read; ``inside``: the same of what a jagged one is made of."""
@@ -193,7 +193,7 @@ class Recorder:
             self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
 
-    def _fake_of_jagged(self, obj: Any, parts: Mapping[str, tuple[Any, Mapping[int, Any], Any]]) -> Any:
+    def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, tuple[Any, Mapping[int, Any], Any]]) -> Any:
         """The fake of a jagged input. ``parts``: of each tensor inside, where it is, and as for `fake_of`. Rows are known by the tensor
         that says where they lie: one that is inside of two inputs has one fake."""
         for name, (source, limits, moving) in parts.items():
@@ -203,7 +203,7 @@ class Recorder:
                 self.numbers.inside.update(dict.fromkeys(self.numbers.read.keys() - known, name))
         return self.context.from_tensor(obj)
 
-    def _name(self, symbol: Index, source: Any, *read: Any) -> None:
+    def _name(self, symbol: Index, source: Source, *read: Any) -> None:
         [name] = symbol.symbols
         self.numbers.sources[name] = source
         self.numbers.read |= {name: read} if read else {}
@@ -212,7 +212,7 @@ class Recorder:
         """The symbols of a new input are read from it."""
         self.numbers.owners.update(dict.fromkeys(self.numbers.read.keys() - self.numbers.owners.keys(), value))
 
-    def number_input(self, source: Any, value: int) -> SymbolicNumber:
+    def number_input(self, source: Source, value: int) -> SymbolicNumber:
         """An int argument whose value is not assumed."""
         found = self.numbers.by_source.get(source)
         if found is None:
@@ -562,7 +562,7 @@ class Recorder:
             if known is not None and known.fake is written:
                 self.note_leaf(vm, known.fake, known.obj)
 
-    def note_leaf(self, vm: Machine, fake: torch.Tensor, real: Any) -> None:
+    def note_leaf(self, vm: Machine, fake: torch.Tensor, real: torch.Tensor | None) -> None:
         """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others
         to see."""
         if real is not None and real.requires_grad != fake.requires_grad:

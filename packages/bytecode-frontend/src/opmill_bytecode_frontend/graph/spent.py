@@ -32,7 +32,7 @@ def spent(x: torch.Tensor) -> torch.Tensor:
         return Spent.apply(torch.empty(0, requires_grad=True), x)
 
 
-def is_spent(fake: Any) -> bool:
+def is_spent(fake: torch.Tensor) -> bool:
     """Whether autograd refuses to go through the history of a tensor, which it has gone through before."""
     if not fake.requires_grad or fake.grad_fn is None:
         return False

@@ -42,7 +42,7 @@ class _Pointer:
 
 
 def machine_of(
-    kernel: Any, tensors: Mapping[str, tuple[int, torch.dtype]], others: Mapping[str, Any], device: int, aligned: bool
+    kernel: Any, tensors: Mapping[str, tuple[int, torch.dtype]], others: Mapping[str, object], device: int, aligned: bool
 ) -> Machine | None:
     """``tensors``: parameters with the number and type of their tensor; ``others``: all other arguments and launch options. None where
     Triton is needed for the launch, or refuses the kernel."""
@@ -60,7 +60,7 @@ def machine_of(
     return _machine(found, {name: number for name, (number, _) in tensors.items()}, others, device)
 
 
-def _machine(found: Any, tensors: Mapping[str, int], others: Mapping[str, Any], device: int) -> Machine | None:
+def _machine(found: Any, tensors: Mapping[str, int], others: Mapping[str, object], device: int) -> Machine | None:
     facts, image = found.metadata, found.asm.get("cubin")
     special = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl", "tensordesc_meta")
     if image is None or getattr(facts, "num_ctas", 1) != 1 or any(getattr(facts, name, None) for name in special):
@@ -72,7 +72,7 @@ def _machine(found: Any, tensors: Mapping[str, int], others: Mapping[str, Any], 
 
 
 def parameters_of(
-    signature: Mapping[str, Any], tensors: Mapping[str, int], others: Mapping[str, Any]
+    signature: Mapping[str, object], tensors: Mapping[str, int], others: Mapping[str, object]
 ) -> tuple[tuple[str, int], ...] | None:
     """What the machine code takes, in order: what is a constant to it is not among it. None where an argument has a type that is not known
     here."""

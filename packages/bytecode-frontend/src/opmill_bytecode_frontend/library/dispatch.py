@@ -200,7 +200,7 @@ def made_anew(vm: Interpreter, obj: Any, result: Any) -> Value:
     return vm.fresh(result)
 
 
-def fold_library(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def fold_library(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A Python function of a module that only computes: called when all arguments are constants; else None, and it is interpreted."""
     try:
         plain = [vm.plain(a) for a in args]
@@ -232,7 +232,7 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
     return vm.recorder.call_function(vm, obj, args, kwargs)
 
 
-def intercepted(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a Python function that is known; None when it is to be interpreted."""
     handler = lookup(fn)
     module = getattr(fn, "__module__", None) or ""
@@ -260,7 +260,7 @@ def intercepted(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, V
     return None
 
 
-def as_it_is(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def as_it_is(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A function of torch as one step of the graph; None where it asks what only data tell: its own code may demand that."""
     try:
         return vm.recorder.call_function(vm, fn, args, kwargs)
@@ -367,7 +367,7 @@ def _object_init(vm: Interpreter, receiver: Value, *args: Value, **kwargs: Value
     return ConstantValue(None)
 
 
-def _object_setattr(vm: Interpreter, receiver: Any, name: Value, value: Value) -> Value:
+def _object_setattr(vm: Interpreter, receiver: Value, name: Value, value: Value) -> Value:
     receiver.generic_setattr(vm, name.constant(), value) if isinstance(receiver, ObjectValue) else receiver.setattr(
         vm, name.constant(), value
     )
@@ -380,7 +380,7 @@ def _object_delattr(vm: Interpreter, receiver: Any, name: Value) -> Value:
     return receiver.attrs.m___delitem__(vm, name)
 
 
-def _object_getattribute(vm: Interpreter, receiver: Any, name: Value) -> Value:
+def _object_getattribute(vm: Interpreter, receiver: Value, name: Value) -> Value:
     if isinstance(receiver, ObjectValue):
         return receiver.generic_getattr(vm, name.constant())
     return vm.getattr(receiver, name.constant())

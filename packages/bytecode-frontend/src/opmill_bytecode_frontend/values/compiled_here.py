@@ -19,7 +19,7 @@ TORCH = "torch._dynamo.eval_frame"
 class CompiledHere(Value):
     """``maker(model, **given)``; ``model``: what is compiled."""
 
-    def __init__(self, maker: Any, model: Value, given: dict[str, Value]) -> None:
+    def __init__(self, maker: types.FunctionType, model: Value, given: dict[str, Value]) -> None:
         self.maker = maker
         self.model = model
         self.given = given

@@ -74,7 +74,7 @@ class FunctionValue(Value):
         defaults: Any = (),
         kwdefaults: dict[str, Any] | None = None,
         closure: Any = (),
-        obj: Any = None,
+        obj: types.FunctionType | None = None,
         source: Source | None = None,
         annotations: Any = None,
     ) -> None:

@@ -155,7 +155,7 @@ class BoundSlot(Value):
         return super().getattr(vm, name)
 
 
-def tell_attribute(error: Any, owner: Value, name: str) -> None:
+def tell_attribute(error: Value, owner: Value, name: str) -> None:
     """An AttributeError of the program that says neither of which attribute nor of which object is told both by the lookup."""
     if not issubclass(error.python_type(), AttributeError):
         return

@@ -22,7 +22,7 @@ OF_TORCH = (torch.Tensor, torch._C.TensorBase)
 class OverridingTensor(ObjectValue):
     """``inner`` is the tensor without its class. In the graph an argument is an alias of it, as torch's own functions see it."""
 
-    def __init__(self, inner: TensorValue, cls: type, obj: Any = None, source: Source | None = None) -> None:
+    def __init__(self, inner: TensorValue, cls: type, obj: torch.Tensor | None = None, source: Source | None = None) -> None:
         super().__init__(cls, obj, source)
         self.inner = inner
 

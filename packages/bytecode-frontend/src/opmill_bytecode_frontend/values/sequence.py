@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -256,7 +256,7 @@ class SequenceValue(Value):
 READING = ("__getitem__", "__iter__", "__len__", "__getattribute__")
 
 
-def members(values: Iterable[Any], kind: type[V]) -> Iterator[V]:
+def members(values: Iterable[object], kind: type[V]) -> Iterator[V]:
     """The values of a kind among these, and in the lists and tuples among them, to any depth."""
     for value in values:
         if isinstance(value, kind):
@@ -297,7 +297,7 @@ class TupleValue(SequenceValue):
         found = None if self.written_method("__bool__")[1] is None else self.special(vm, "__bool__", [])
         return bool(self.items) if found is None else vm.truth(found)
 
-    def assembled(self, items: list[Any]) -> Any:
+    def assembled(self, items: Sequence[object]) -> Any:
         """The tuple of these items, without what the program does when it makes one."""
         if self.cls is torch.Size or self.cls.__module__ == "torch.return_types":
             return self.cls(items)

@@ -41,7 +41,7 @@ def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.push(vm.fresh(value) if kind is frozenset or kind is types.CodeType else ConstantValue(value))
 
 
-def constant_tuple(vm: Interpreter, value: tuple[Any, ...]) -> Any:
+def constant_tuple(vm: Interpreter, value: tuple[object, ...]) -> Any:
     """A tuple among a function's constants: one object, wherever it is carried."""
     known = vm.known.get(id(value))
     if known is not None and known[0] is value:

@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import functools
 import typing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 import torch
@@ -173,7 +174,7 @@ def refuse_members(vm: Interpreter, label: str, bases: list[ClassValue], namespa
                 refuse(vm, label, f"the value of {name} is {exc}")
 
 
-def prepared(meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> Any:
+def prepared(meta: type, name: str, bases: tuple[type, ...], namespace: Mapping[str, object], **keywords: Any) -> Any:
     """A class of these names, made as by a class statement."""
     table = meta.__prepare__(name, bases, **keywords)
     for key, value in namespace.items():

@@ -198,7 +198,7 @@ def make_exception(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[s
     return made
 
 
-def make_tuple(vm: Interpreter, cls: Any, args: list[Value]) -> Value:
+def make_tuple(vm: Interpreter, cls: type, args: list[Value]) -> Value:
     """``tuple.__new__`` of a class derived from it."""
     if not read_as_tuple(cls):
         vm.unsupported("FE012", f"making a {cls.__qualname__}", "its class has a way of its own to read items")

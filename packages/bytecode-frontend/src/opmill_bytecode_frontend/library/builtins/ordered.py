@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # ---- heaps: the smallest item is first, the children of item i are items 2i+1 and 2i+2 -----------------------------------------------
 
 
-def rise(heap: list[Any], start: int, place: int, before: Callable[[Any, Any], bool]) -> None:
+def rise(heap: list[Any], start: int, place: int, before: Callable[[object, object], bool]) -> None:
     """The item at ``place`` changes places with its parents, up to ``start``, for as long as it comes before them."""
     item = heap[place]
     while place > start:
@@ -31,7 +31,7 @@ def rise(heap: list[Any], start: int, place: int, before: Callable[[Any, Any], b
     heap[place] = item
 
 
-def sink(heap: list[Any], start: int, before: Callable[[Any, Any], bool]) -> None:
+def sink(heap: list[Any], start: int, before: Callable[[object, object], bool]) -> None:
     """The item at ``start`` goes down to a leaf, the earlier child always takes its place; from there it rises to where it belongs."""
     end, place, item = len(heap), start, heap[start]
     child = 2 * start + 1
@@ -53,7 +53,7 @@ def more(one: Any, other: Any) -> bool:
     return other < one
 
 
-def build(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> None:
+def build(heap: list[Any], before: Callable[[object, object], bool] = less) -> None:
     for place in range(len(heap) // 2 - 1, -1, -1):
         sink(heap, place, before)
 
@@ -63,14 +63,14 @@ def push(heap: list[Any], item: object) -> None:
     rise(heap, 0, len(heap) - 1, less)
 
 
-def pop(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> Any:
+def pop(heap: list[Any], before: Callable[[object, object], bool] = less) -> Any:
     if not heap:
         raise IndexError("index out of range")
     last = heap.pop()
     return replace(heap, last, before) if heap else last
 
 
-def replace(heap: list[Any], item: object, before: Callable[[Any, Any], bool] = less) -> Any:
+def replace(heap: list[Any], item: object, before: Callable[[object, object], bool] = less) -> Any:
     if not heap:
         raise IndexError("index out of range")
     first = heap[0]

@@ -12,7 +12,7 @@ def chain(outer: Iterator[Any], *running: Iterator[Any]) -> Iterator[Any]:
     return itertools.chain(*running, rest) if running else rest
 
 
-def cycle(seen: tuple[Any, ...], place: int, *inner: Iterator[Any]) -> Iterator[Any]:
+def cycle(seen: tuple[object, ...], place: int, *inner: Iterator[Any]) -> Iterator[Any]:
     """A cycle that has ``seen`` these items: all that there are, or the first ones of ``inner``."""
     made = itertools.cycle(itertools.chain(seen, *inner))
     for _ in range(len(seen) if inner else place):

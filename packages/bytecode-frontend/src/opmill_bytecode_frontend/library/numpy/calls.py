@@ -6,8 +6,8 @@ a number, an error. Where the program of torch gives something else, or there is
 from __future__ import annotations
 
 import sys
-import types
 import warnings
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,7 +89,7 @@ def numpy_called(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str,
     if function is not None:
         return by_rule(vm, obj, key, name, function, args, kwargs)
     written = getattr(obj, "_implementation", None)
-    if type(written) is types.FunctionType:
+    if type(written) is FunctionType:
         return vm.call(vm.wrap(written), args, kwargs)
     return refuse(vm, key, "there is no program of torch for it")
 
@@ -150,7 +150,7 @@ def check_state(vm: Interpreter, key: str) -> None:
     vm.guard(Predicate(Pinned(np.geterr, "numpy.geterr()"), is_quiet, "asks for no errors"))
 
 
-def is_quiet(asked: Any) -> bool:
+def is_quiet(asked: FunctionType) -> bool:
     """Whether NumPy does no more than to warn where floating-point numbers go wrong."""
     return {"raise", "call", "print", "log"}.isdisjoint(asked().values())
 
@@ -208,7 +208,7 @@ def asked(
 # ---- calls ---------------------------------------------------------------------------------------------------------------
 
 
-def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
     if name not in OF_LISTS and name not in MADE_OF_SIZES and args and isinstance(args[0], (ListValue, TupleValue)):
         args = [vm.call_builtin(sys.modules["numpy"].asarray, args[:1], {}), *args[1:]]
@@ -318,7 +318,7 @@ def into(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict
     return out
 
 
-def write(vm: Interpreter, out: ArrayValue, value: Any) -> None:
+def write(vm: Interpreter, out: ArrayValue, value: Value) -> None:
     if out.stands_for is not None or not out.like.flags.writeable:
         refuse(vm, "assignment", "the array is a view that tensors have none of")
     out.inner.method(vm, "copy_", [value], {})
@@ -446,7 +446,7 @@ def plain_int(part: Any) -> Any:
     return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
 
 
-def operand_like(vm: Interpreter, value: Value, dtype: Any) -> Any:
+def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> Any:
     if isinstance(value, (ListValue, TupleValue)):
         value = vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
     if isinstance(value, ArrayValue) and value.inner.fake.is_complex() and not dtype.is_complex:
@@ -459,7 +459,7 @@ def operand_like(vm: Interpreter, value: Value, dtype: Any) -> Any:
 # ---- results -------------------------------------------------------------------------------------------------------------
 
 
-def finished(vm: Interpreter, key: str, want: Any, made: Any, sources: list[Value]) -> Value:
+def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Value]) -> Value:
     """What NumPy would give: the tensor, in NumPy's layout."""
     np = sys.modules["numpy"]
     if isinstance(want, (list, tuple)) and isinstance(made, SequenceValue) and len(want) == len(made.items):
@@ -501,7 +501,7 @@ def same_strides(made: Any, want: Any) -> bool:
     return want.size == 0 or all(n == 1 or s == t for n, s, t in zip(want.shape, found, want.strides))
 
 
-def laid_out(vm: Interpreter, key: str, made: Any, want: Any, shares: bool) -> Any:
+def laid_out(vm: Interpreter, key: str, made: Value, want: Any, shares: bool) -> Any:
     """The tensor with NumPy's strides, in memory of its own."""
     strides = [s // want.itemsize for s in want.strides]
     if same_strides(made, want):

@@ -4,7 +4,7 @@ not what the program of torch gives there, or NumPy refuses them, the sizes are 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from opmill_fake_tensors.symbols import index_of
@@ -43,7 +43,7 @@ def other_like(vm: Interpreter, value: ArrayValue, sizes: Sizes) -> Any:
     return like_layout(value.like.dtype, tuple(shape), tuple(s * value.like.itemsize for s in strides))
 
 
-def parts(vm: Interpreter, values: Iterable[Any]) -> Iterator[Any]:
+def parts(vm: Interpreter, values: Iterable[object]) -> Iterator[Any]:
     """The values among these, and in the lists, tuples and slices among them."""
     for value in values:
         if type(value) is Lazy:
@@ -56,7 +56,7 @@ def parts(vm: Interpreter, values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def changing(vm: Interpreter, values: Iterable[Any]) -> list[Any]:
+def changing(vm: Interpreter, values: Iterable[object]) -> list[Any]:
     """The arrays whose sizes are not assumed, and the numbers that are not, among values."""
     found: list[Any] = []
     for value in parts(vm, values):
@@ -77,7 +77,7 @@ def assume(values: list[Any]) -> None:
                 int(n)
 
 
-def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[Any, list[Any]]], given: list[Any]) -> Value:
+def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[Any, list[Any]]], given: Sequence[object]) -> Value:
     """``result``, once it is what NumPy gives for other sizes too. ``asked(sizes)``: what that is, and the arrays that it was given;
     ``given``: what may be assumed."""
     if not given:
@@ -94,7 +94,7 @@ def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tupl
     return result
 
 
-def agrees(vm: Interpreter, result: Any, want: Any, sizes: Sizes) -> bool:
+def agrees(vm: Interpreter, result: Value, want: Any, sizes: Sizes) -> bool:
     """Whether a value is for these sizes what NumPy gives for them."""
     if isinstance(want, (list, tuple)):
         items = getattr(result, "items", None)
@@ -110,7 +110,7 @@ def agrees(vm: Interpreter, result: Any, want: Any, sizes: Sizes) -> bool:
     return 0 in shape or all(n == 1 or s * want.itemsize == t for n, s, t in zip(shape, strides, want.strides))
 
 
-def flattened(values: Iterable[Any]) -> Iterator[Any]:
+def flattened(values: Iterable[object]) -> Iterator[Any]:
     """The items of lists and tuples, to any depth."""
     for value in values:
         if isinstance(value, (list, tuple)):
@@ -119,7 +119,7 @@ def flattened(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def shared(want: object, given: list[Any]) -> list[bool]:
+def shared(want: object, given: Sequence[object]) -> list[bool]:
     """Which of the arrays that NumPy was given each of its results shows."""
     np = sys.modules["numpy"]
     results = want if isinstance(want, (list, tuple)) else [want]

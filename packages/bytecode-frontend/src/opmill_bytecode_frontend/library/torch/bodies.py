@@ -37,7 +37,7 @@ def input_like(vm: Interpreter, region: Region, fake: object, name: str) -> Tens
     return TensorValue(fake, region.placeholder(name))
 
 
-def like(vm: Interpreter, fake: Any, *, requires_grad: bool | None = None) -> Any:
+def like(vm: Interpreter, fake: torch.Tensor, *, requires_grad: bool | None = None) -> Any:
     """A fake of the same type, sizes and layout, and nothing else in common."""
     with torch.no_grad(), vm.recorder.context:
         made = torch.empty_like(fake)
@@ -48,7 +48,7 @@ class _Outputs(torch.autograd.Function):
     """Fakes of what an operator gives, which require grad where one of its inputs does."""
 
     @staticmethod
-    def forward(ctx: Any, fakes: Sequence[Any], fixed: Sequence[Any], *inputs: Any) -> Any:
+    def forward(ctx: Any, fakes: Sequence[object], fixed: Sequence[object], *inputs: Any) -> Any:
         ctx.mark_non_differentiable(*fixed)
         return tuple(fakes)
 

@@ -81,7 +81,7 @@ def inlined_in_transform(vm: Interpreter, cls: Value, tensors: Sequence[TensorVa
         vm.unsupported("FE015", "torch.autograd.Function", "inside a function transform that asks for its rule")
 
 
-def is_recorded(fake: Any) -> bool:
+def is_recorded(fake: torch.Tensor) -> bool:
     """Whether a tensor requires grad at some level of function transforms."""
     while not fake.requires_grad and _functorch.is_functorch_wrapped_tensor(fake):
         fake = _functorch.get_unwrapped(fake)

@@ -40,7 +40,7 @@ def marked(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
 class Body:
     """A function recorded for some inputs. ``results`` are the tensors that it gives."""
 
-    def __init__(self, vm: Interpreter, function: Value, fakes: Sequence[Any], args: Sequence[Value] = ()) -> None:
+    def __init__(self, vm: Interpreter, function: Value, fakes: Sequence[object], args: Sequence[Value] = ()) -> None:
         self.region = Region()
         with recording(vm, self.region), without_effects(vm, function):
             self.inputs = [input_like(vm, self.region, fake, "x") for fake in fakes]

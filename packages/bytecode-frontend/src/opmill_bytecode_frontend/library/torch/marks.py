@@ -206,7 +206,7 @@ def nothing(vm: Interpreter, *args: Value) -> Value:
 
 
 @named("torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager.__enter__")
-def errors_on(vm: Interpreter, manager: Any) -> Value:
+def errors_on(vm: Interpreter, manager: Value) -> Value:
     vm.error_on_break.append(vm.truth(vm.getattr(manager, "error_on_graph_break")))
     return NONE
 

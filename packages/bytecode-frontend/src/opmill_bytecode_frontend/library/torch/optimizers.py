@@ -3,7 +3,7 @@ Python, by the arithmetic that it does where nothing is compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -161,7 +161,7 @@ class Behind:
         moved = [value for value in vm.recorder.by_fake.values() if id(value.obj) in params]
         self.memories = set(map(memory, moved)) | {memory(v.new_grad) for v in moved if isinstance(v.new_grad, TensorValue)}
 
-    def of_scheduler(self, function: object, known: list[DictValue], unknown: list[Any], numbers: set[int]) -> None:
+    def of_scheduler(self, function: object, known: list[DictValue], unknown: Sequence[object], numbers: set[int]) -> None:
         stale = Stale(function)
         for table in known:
             table.items = {key: (name, Lazy(stale, table.source)) for key, (name, _) in table.items.items()}

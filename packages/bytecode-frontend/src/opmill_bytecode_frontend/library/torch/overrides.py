@@ -136,7 +136,7 @@ def convert(vm: Interpreter, result: Value, cls: Value) -> Value:
     return converted(result, cls.constant())
 
 
-def converted(result: Any, cls: type) -> Value:
+def converted(result: Value, cls: type) -> Value:
     """The tensors in a result as those of a class, where they are not."""
     if cls is torch.Tensor:
         return result
@@ -176,7 +176,7 @@ def below(value: Any) -> Any:
 
 
 @handles(torch.Tensor.as_subclass)
-def as_subclass(vm: Interpreter, tensor: Any, cls: Value) -> Value:
+def as_subclass(vm: Interpreter, tensor: Value, cls: Value) -> Value:
     plain = tensor.inner if isinstance(tensor, OverridingTensor) else tensor
     wanted = cls.constant()
     if wanted is torch.Tensor:
@@ -185,7 +185,7 @@ def as_subclass(vm: Interpreter, tensor: Any, cls: Value) -> Value:
 
 
 @handles(torch.Tensor._make_subclass)
-def make_subclass(vm: Interpreter, cls: Value, tensor: Any, requires_grad: Value | None = None) -> Value:
+def make_subclass(vm: Interpreter, cls: Value, tensor: Value, requires_grad: Value | None = None) -> Value:
     if requires_grad is not None and vm.truth(requires_grad):
         vm.unsupported("FE012", "making a tensor that requires grad in captured code")
     plain = tensor.inner if isinstance(tensor, OverridingTensor) else tensor
