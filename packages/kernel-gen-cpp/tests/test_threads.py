@@ -5,6 +5,8 @@ import re
 import pytest
 
 from opmill_graph_ir.loops.cases import cases
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Let, Load, LoopKernel, Nest, Phase, Store
 from opmill_kernel_gen_cpp.kernel import kernel_text
 from opmill_kernel_gen_cpp.target import AVX2
 
@@ -32,3 +34,17 @@ def test_work_grows_with_both_sizes() -> None:
         [first, *_] = worth(case.name, 512, 4096)
         assert first == pytest.approx(worth(case.name, 4096, 512)[0], rel=0.01)
         assert first == pytest.approx(worth(case.name, 512, 1024)[0] * 4, rel=0.1)
+
+
+@pytest.mark.parametrize("mode", ["add", "mul", "max", "min"])
+def test_threads_do_not_meet_in_a_place(mode: str) -> None:
+    """Both read what is there, and what one writes is lost."""
+    ids, n = Let("row", Load("ids", index("i"), "int64")), 1 << 20
+    store = Store("acc", index("row"), Load("a", index("i"), "float32"), mode)  # type: ignore[arg-type]
+    buffers = (
+        Buffer("ids", "int64", "in", index(n)),
+        Buffer("a", "float32", "in", index(n)),
+        Buffer("acc", "float32", "inout", index(4)),
+    )
+    kernel = LoopKernel("combine", buffers, (Nest((Axis("i", index(n)),), (Phase(lets=(ids,), stores=(store,)),)),))
+    assert "run_nest" not in kernel_text(kernel, "k", AVX2).body

@@ -181,7 +181,7 @@ class _Node(torch.autograd.Function):
         ctx.save_for_backward(*[sources[kind][k] for kind, k in behind.saved])
         ctx.set_materialize_grads(False)
         ctx.behind, ctx.past, ctx.count = behind, call.past, len(connected)
-        ctx.packed = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        ctx.packed = behind.staged is not None and torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         symbols = outputs[len(outputs) - len(graph.layout.symbols) :]
         ctx.sizes = [symbols[k] for k in behind.part.symbols]
         return tuple([outputs[k] for k in behind.outputs])

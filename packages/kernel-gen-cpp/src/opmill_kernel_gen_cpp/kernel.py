@@ -70,7 +70,7 @@ def _function(kernel: LoopKernel, nest: Nest, name: str, checks: int, needs: Nee
         product = write_contraction(kernel, nest, found, name, needs, target, ordinary)
         return product.text, f"  {product.call}"
     written = write_nest(kernel, nest, name, checks, needs, target)
-    serial = any(s.mode == "add" for p in nest.phases for s in p.stores)
+    serial = any(s.mode != "set" for p in nest.phases for s in p.stores)  # two threads may meet in a place
     call = _call(written, serial, needs)
     return written.text, f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};"
 
