@@ -188,6 +188,16 @@ def test_sequences_are_images_and_no_lines_of_one() -> None:
         assert found.window.images.constant == images
 
 
+def test_taps_that_overlap_are_no_channels() -> None:
+    """The one channel of a sound: as channels, each tap was laid out by itself, and all that it steps over."""
+    with torch.no_grad():
+        [step] = schedule(lower(functionalize(torch.fx.symbolic_trace(torch.nn.Conv1d(1, 64, 10, 5)), [torch.randn(2, 1, 2000)]))).steps
+    assert isinstance(step, KernelStep)
+    found = contraction_of(step.kernel.nests[0], step.kernel, AVX512)
+    assert found is not None
+    assert (found.window.channels, found.window.columns.taps, found.window.columns.stride) == (1, 10, 5)
+
+
 @pytest.mark.parametrize("group", range(4))
 def test_right_at_every_point(steps, runner, group: int) -> None:
     wrong = []

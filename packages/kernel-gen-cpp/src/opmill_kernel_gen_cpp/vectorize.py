@@ -135,6 +135,8 @@ def _access(i: Index, axis: str, extents: Mapping[str, int], lanes: int, is_stor
         return 1.5 if is_store or offsets(i, axis, lanes, extents) is None else 2.0 / lanes
     if (n := stride.constant) in (0, 1):
         return (1.0 if is_store else 0.1 / lanes) if n == 0 else 1.0 / lanes
+    if n == -1 and not is_store:
+        return 1.5 / lanes
     if n in PICKED:  # vectors are read whole, and put together
         return 1.0 if is_store else min(0.9, (2 * n - 1) / lanes)
     return apart + 0.1 * is_store

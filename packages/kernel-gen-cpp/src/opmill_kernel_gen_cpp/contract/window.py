@@ -205,7 +205,7 @@ def _taps(taps: Sequence[Axis], places: Places, at: Line, bounds: Sequence[_Boun
     if with_last:
         is_column = any(_mentions(b, column) for b in with_last) or line is None
     elif len(taps) == 1:
-        return last, None, None
+        return (None, None, last) if _overlap(at[last.name], last.extent, at[column.name]) else (last, None, None)
     else:
         is_column = _is_near(at[last.name], index(_FAR) if line is None else at[line.name])
     first = taps[0] if len(taps) == 2 else None
@@ -214,6 +214,12 @@ def _taps(taps: Sequence[Axis], places: Places, at: Line, bounds: Sequence[_Boun
     if first is not None and any(first.name in b.at for b in bounds):
         return None, first, last
     return first, None, last
+
+
+def _overlap(step: Index, taps: Index, column: Index) -> bool:
+    """Whether the taps of a column reach into the next one, going no further at a time than columns do."""
+    known, many, stride = step.constant, taps.constant, column.constant
+    return known is not None and many is not None and stride is not None and known <= stride < known * many
 
 
 def _is_near(step: Index, line: Index) -> bool:

@@ -71,8 +71,12 @@ def store_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
 
 
 def strided(needs: Needs, short: str, lanes: int, stride: int | str) -> str:
-    """Lanes ``s`` elements apart. A few elements: whole vectors are read, and lanes picked of them."""
+    """Lanes ``s`` elements apart. A few elements: whole vectors are read, and lanes picked of them; backwards: one that is turned round."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    if stride == -1:
+        order = ", ".join(map(str, range(lanes - 1, -1, -1)))
+        text = f"const {v} x = *(const {v}u*)(p - {lanes - 1}); return __builtin_shufflevector(x, x, {order});"
+        return needs.add(f"backwards_{v}", f"static inline {v} backwards_{v}(const {c}* p, long) {{ {text} }}")
     if stride in PICKED:
         assert type(stride) is int
         name = f"strided_{v}_{stride}"
@@ -197,7 +201,7 @@ def masked_load(needs: Needs, short: str, lanes: int, stride: int | str, mask: s
     v, m, (c, size) = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short]
     every, some = all_lanes(needs, mask, lanes, target), any_lane(needs, mask, lanes, target)
     chosen, bits = _chosen_lanes(short, lanes, target), _signs(needs, mask, lanes, target)
-    name = f"masked_load_{v}{f'_{stride}' if stride in (1, *PICKED) else ''}"
+    name = f"masked_load_{v}{'_back' if stride == -1 else f'_{stride}' if stride in (1, *PICKED) else ''}"
     lines = [] if stride == 1 and chosen and bits else [f"if ({every}(m)) return {_whole(needs, short, lanes, stride)};"]
     lines.append(f"if (!{some}(m)) return o;")
     if stride == 1 and chosen is not None and bits is not None:
