@@ -38,6 +38,7 @@ from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
 from .graph.switches import autocast_nesting, in_dual_level, switched, switches
+from .graph.versions import count, kept, uncounted, versions
 from .interpretation.frame import Frame
 from .interpretation.machine import BreakHere, Interpreter
 from .library.standard.caches import ReadAgain
@@ -285,11 +286,43 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], st
             direct = direct_call(r, ended.result, sources, graph, handle)
         if direct is not None:
             loads, called = sources, "_g = _graph(*_held)"
-        lines += ["try:", f"    {called}", "except Exception as _caught:", f"    return {again_text}"]
+        counted = counting(r, recorder, loads) if direct is None else Counting([], "{}", [])
+        lines += [
+            *counted.before,
+            "try:",
+            f"    {counted.around.format(called)}",
+            "except Exception as _caught:",
+            f"    return {again_text}",
+        ]
+        lines += counted.behind
     else:
         lines += [f"{r.constants.name(mark)}({name!r})" for name, _ in recorder.labels.found]
     target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting([*r.body, *ended.last], r.to_forget())], r.constants, bool(loads))
     return Translation(target, [], gm, text, loads, direct)
+
+
+class Counting(Struct):
+    """Statements for the version counters of what a graph writes to: before its call, in place of it (``{}``), and behind it."""
+
+    before: list[str]
+    around: str
+    behind: list[str]
+
+
+def counting(r: Rebuilder, recorder: Any, loads: list[Any]) -> Counting:
+    plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
+    named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
+    often = [v for v in plain if v.fake._version > 1]
+    never = [v for v in plain if uncounted(v)]
+    made = Counting([], "{}", [])
+    if never:
+        made.around = f"with {r.constants.name(kept)}({', '.join(named[id(v)] for v in never)}): {{}}"
+    if often:
+        before = r.temporary("_n")
+        made.before.append(f"{before} = {r.constants.name(versions)}({', '.join(named[id(v)] for v in often)})")
+        pairs = "".join(f"({named[id(v)]}, {v.fake._version}), " for v in often)
+        made.behind.append(f"{r.constants.name(count)}(({pairs}), {before})")
+    return made
 
 
 def is_read(value: Value) -> bool:

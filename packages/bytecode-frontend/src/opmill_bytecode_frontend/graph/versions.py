@@ -1,0 +1,34 @@
+"""Version counters of what a graph writes to: backends count one write, eager each of them, and none of those through ``data``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+
+def uncounted(value: Any) -> bool:
+    """Whether an input of the graph is only written to through its ``data``."""
+    users = value.node.users if value.node is not None else ()
+    return value.fake._version == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)
+
+
+def kept(*tensors: torch.Tensor) -> AbstractContextManager[Any]:
+    """Their counters are afterwards what they were."""
+    return torch.autograd._unsafe_preserve_version_counter(tuple(t for t in tensors if not t.is_inference()))
+
+
+def count(pairs: Iterable[tuple[torch.Tensor, int]], before: Sequence[int]) -> None:
+    """Makes up for what the graph did not count. ``before``: what the counters said."""
+    for (tensor, times), then in zip(pairs, before, strict=True):
+        for _ in range(then + times - tensor._version):
+            torch.autograd.graph.increment_version(tensor)
+
+
+def versions(*tensors: torch.Tensor) -> list[int]:
+    return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
+
+
+__all__ = ["count", "kept", "uncounted", "versions"]
