@@ -100,6 +100,23 @@ def test_a_function_of_a_package_that_takes_one_runs_as_it_is(package, name):
     assert [caught(alone, "a") for _ in range(3)] == [told for _, told, _ in want]
 
 
+def test_where_no_graph_can_end_inside_the_one_before_stays(package):
+    graphs = []
+
+    def f(x):
+        y = x.sin()
+        return y, [package.once(name) for name in map(str, sorted([3, 1], key=lambda k: -k))], sum(package.acquired("a") for _ in range(2))
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    x = torch.ones(3)
+    want = f(x)
+    package.DONE.clear()
+    assert same(want, capture(f, backend)(x)) and len(graphs) == 1
+
+
 def test_a_program_holds_its_own_around_its_operators():
     held = []
 

@@ -26,8 +26,9 @@ class LockValue(BuiltinValue):
         what, why = "a lock that is taken", "others may hold it when the program runs"
         if not installed(frame.code.co_filename):
             vm.unsupported("FE020", what, why)
-        inlined = frame.caller is not None and frame.caller.has_places
-        vm.unsupported("FE020", what, why, place=frame.caller.place if inlined else None, whole=not inlined)  # type: ignore[union-attr]
+        if frame.caller is None:
+            vm.unsupported("FE020", what, why, whole=True)
+        vm.unsupported("FE020", what, why, place=frame.caller.place if frame.caller.has_places else None)
 
 
 __all__ = ["LockValue"]
