@@ -136,7 +136,7 @@ def answering(name: str, kind: str) -> Any:
     return type(kind, (), {"__init__": lambda self, result: setattr(self, "result", result), name: lambda self, *spec: self.result})
 
 
-def finish_by(builtin: Any, name: str, kind: str, result: Any) -> Any:
+def finish_by(builtin: Any, name: str, kind: str, result: object) -> Any:
     """What ``builtin`` makes of the result of method ``name`` of an object of a class called ``kind``."""
     return builtin(answering(name, kind)(result))
 

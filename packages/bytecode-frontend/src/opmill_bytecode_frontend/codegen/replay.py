@@ -72,7 +72,7 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
         stores += [f"{base}.clear({target})", f"{base}.extend({target}, {new})"]
 
 
-def same_item(vm: Interpreter, before: Any, now: Any) -> bool:
+def same_item(vm: Interpreter, before: object, now: Any) -> bool:
     """Whether an item is what it was, wherever the guards hold: nothing is known of one that was not looked at but where it is found."""
     if before is now:
         return True

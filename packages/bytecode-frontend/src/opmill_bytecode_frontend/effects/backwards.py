@@ -113,7 +113,7 @@ def was_written(fake: torch.Tensor) -> bool:
     return has_history(fake) and fake._version > 0
 
 
-def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: Any, owner: Any, name: str) -> str | None:
+def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, owner: Any, name: str) -> str | None:
     """The expression of one read; None for what nobody can reach when the call is over. Raises Unsupported for objects and containers that
     are the program's to change."""
     if not isinstance(owner, Value):

@@ -69,6 +69,6 @@ def warn_at(message: Any, category: type[Warning] | None, filename: str, lineno:
     warnings.warn_explicit(message, category, filename, lineno, namespace.get("__name__") or "<string>", registry)
 
 
-def log_at(logger: logging.Logger, level: int, msg: Any, args: Any, extra: Any, filename: str, lineno: int, function: str) -> None:
+def log_at(logger: logging.Logger, level: int, msg: object, args: Any, extra: Any, filename: str, lineno: int, function: str) -> None:
     """The log record that a call in that line makes."""
     logger.handle(logger.makeRecord(logger.name, level, filename, lineno, msg, args, None, function, extra))

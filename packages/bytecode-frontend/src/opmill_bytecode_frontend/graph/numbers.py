@@ -85,7 +85,7 @@ class Numbers:
         """A number that ``node`` reads from a tensor."""
         self.late.setdefault(str(index_of(number)), node)
 
-    def bind_sizes(self, shape: Any, node: torch.fx.Node, node_of: Any) -> None:
+    def bind_sizes(self, shape: Any, node: torch.fx.Node, node_of: object) -> None:
         """Symbols that the sizes of what ``node`` gives tell."""
         unbound = self.unbound()
         for d, size in enumerate(shape if unbound else ()):
@@ -141,7 +141,7 @@ class Numbers:
         self._nodes[expr] = total
         return total
 
-    def _atom(self, atom: Any, node_of: Any) -> Any:
+    def _atom(self, atom: Any, node_of: object) -> Any:
         if isinstance(atom, str):
             return self._symbol(atom, node_of)
         function = operator.floordiv if isinstance(atom, FloorDiv) else operator.mod
@@ -190,7 +190,7 @@ class Numbers:
 
     # ---- Python text -----------------------------------------------------------------------------------------------
 
-    def text(self, number: Any, read: Any, name_of: Any) -> str:
+    def text(self, number: object, read: Any, name_of: Any) -> str:
         """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other
         objects."""
         if type(number) is torch.SymFloat:

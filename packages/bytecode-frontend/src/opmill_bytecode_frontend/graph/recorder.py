@@ -470,7 +470,7 @@ class Recorder:
             self.by_fake[id(known.fake)] = known
         return known
 
-    def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def _operate(self, vm: Machine, op: str, target: Any, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if vm.behind is not None:
             vm.behind.operates(vm, [*args, *kwargs.values()])
         if not kwargs:

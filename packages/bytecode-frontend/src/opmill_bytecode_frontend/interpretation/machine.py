@@ -158,7 +158,7 @@ class Interpreter(Operators, Assumptions):
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
 
-    def wrap(self, obj: Any, source: Any = None) -> Value:
+    def wrap(self, obj: object, source: Any = None) -> Value:
         """The tracked value of a Python object; with a source, guards are recorded of what is found there."""
         kind: Any = type(obj)
         if kind in LITERALS and (source is None or type(source) is Pinned):

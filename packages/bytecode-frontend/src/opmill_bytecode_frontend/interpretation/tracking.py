@@ -83,7 +83,7 @@ def tracker(kind: Any) -> Wrapper:
     return TRACKERS[object]
 
 
-def by_identity(vm: Interpreter, obj: Any, source: Any) -> Any:
+def by_identity(vm: Interpreter, obj: object, source: Any) -> Any:
     """Guards that the source gives this very object; from then on it is found as a pinned object."""
     if source is None:
         return None
@@ -110,7 +110,7 @@ def made_by_calls(obj: Any, source: Source | None) -> bool:
     return source is not None and not root_is_pinned(source) and "<locals>" in obj.__qualname__ and not exempt(obj.__module__ or "")
 
 
-def changing_number(vm: Interpreter, obj: Any, source: Any) -> Value | None:
+def changing_number(vm: Interpreter, obj: object, source: Any) -> Value | None:
     """An int or float whose value is not assumed."""
     if type(obj) is int and vm.varying.is_int(source, obj):
         vm.guard(TypeIs(source, int))
@@ -333,7 +333,7 @@ def same_contents(now: Any, found: dict[Any, Any]) -> bool:
 
 
 @tracks(dict)
-def dict_(vm: Interpreter, obj: Any, source: Any) -> Value:
+def dict_(vm: Interpreter, obj: object, source: Any) -> Value:
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -347,7 +347,7 @@ def dict_(vm: Interpreter, obj: Any, source: Any) -> Value:
 
 
 @tracks(set, frozenset)
-def set_(vm: Interpreter, obj: Any, source: Any) -> Value:
+def set_(vm: Interpreter, obj: object, source: Any) -> Value:
     plain = not (source is None or root_is_pinned(source)) and guard_items(vm, obj, source)
     if plain and source in vm.varying.opaque:
         return VaryingNumber(obj, source)
@@ -466,7 +466,7 @@ def module_object(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
-def bound_builtin(vm: Interpreter, obj: Any, owner: Any, source: Source | None) -> Value:
+def bound_builtin(vm: Interpreter, obj: Any, owner: object, source: Source | None) -> Value:
     """A builtin method of an object, made anew by each attribute access: known by its name and its object."""
     if source is None or type(source) is Pinned:
         return vm.getattr(vm.wrap(owner, Pinned(owner, repr(type(owner)))), obj.__name__)

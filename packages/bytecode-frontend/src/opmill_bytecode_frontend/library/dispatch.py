@@ -188,7 +188,7 @@ def fold(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value])
     return made_anew(vm, obj, result)
 
 
-def made_anew(vm: Interpreter, obj: Any, result: Any) -> Value:
+def made_anew(vm: Interpreter, obj: object, result: Any) -> Value:
     """What a function gave at capture, as another such object at each call."""
     if hasattr(type(result), "__next__"):
         return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))

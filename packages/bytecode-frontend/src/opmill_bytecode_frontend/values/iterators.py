@@ -131,7 +131,7 @@ class ExternalIterator(ExistingObject, IteratorValue):
         return super().find_method(name) if name in ("__iter__", "__next__") else None
 
 
-def lets_through(instructions: Any, namespace: dict[str, Any], target: Any) -> bool:
+def lets_through(instructions: Any, namespace: dict[str, Any], target: object) -> bool:
     """Whether the exception handler at ``target`` and those around it do nothing about GeneratorExit: they are for other exceptions, by
     name, and raise it again."""
     at = instructions.index(target)

@@ -41,7 +41,7 @@ def added(vm: Machine, value: Any, name: str) -> Any:
     return of_class(vm, value, owner, name, raw) if own else MISSING
 
 
-def of_class(vm: Machine, value: Any, owner: type, name: str, raw: Any) -> Value:
+def of_class(vm: Machine, value: Any, owner: type, name: str, raw: object) -> Value:
     """What the program wrote is interpreted. Methods of installed packages run while the graph is recorded, as their ``__torch_dispatch__``
     does."""
     vm.guard_lookup(value.cls, owner, name)

@@ -45,11 +45,11 @@ def sink(heap: list[Any], start: int, before: Callable[[object, object], bool]) 
     rise(heap, start, place, before)
 
 
-def less(one: Any, other: Any) -> bool:
+def less(one: object, other: Any) -> bool:
     return one < other
 
 
-def more(one: Any, other: Any) -> bool:
+def more(one: object, other: Any) -> bool:
     return other < one
 
 
@@ -98,7 +98,7 @@ def replace_max(heap: list[Any], item: object) -> Any:
 # ---- sorted lists --------------------------------------------------------------------------------------------------------------------
 
 
-def place_after(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+def place_after(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
     """Where ``x`` goes behind all that are not greater."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -112,7 +112,7 @@ def place_after(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any 
     return lo
 
 
-def place_before(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+def place_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
     """Where ``x`` goes before all that are not less."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -126,11 +126,11 @@ def place_before(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any
     return lo
 
 
-def insert_after(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+def insert_after(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
     a.insert(place_after(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
-def insert_before(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+def insert_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
     a.insert(place_before(a, x if key is None else key(x), lo, hi, key=key), x)
 
 

@@ -20,7 +20,7 @@ def cycle(seen: tuple[object, ...], place: int, *inner: Iterator[Any]) -> Iterat
     return made
 
 
-def accumulate(inner: Iterator[Any], function: Any, initial: Any, *total: Any) -> Iterator[Any]:
+def accumulate(inner: Iterator[Any], function: Any, initial: object, *total: Any) -> Iterator[Any]:
     """An accumulation that gave ``total`` last."""
     if not total:
         return itertools.accumulate(inner, function, initial=initial)

@@ -388,7 +388,7 @@ def is_positions(part: Value) -> bool:
     return isinstance(part, (ListValue, ArrayValue))
 
 
-def assign(owner: Any, key: Any, value: Any) -> None:
+def assign(owner: Any, key: object, value: Any) -> None:
     """An assignment to a copy: what it raises is asked for."""
     owner.copy()[key] = value
 

@@ -94,7 +94,7 @@ def copy_copy(vm: Interpreter, value: Value) -> Value | None:
     return None
 
 
-def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: Any) -> Any:
+def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: object) -> Any:
     is_storage = item is owner.storage and hasattr(item, "m_copy")
     return item.m_copy(vm) if is_storage else item
 

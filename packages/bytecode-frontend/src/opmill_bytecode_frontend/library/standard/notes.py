@@ -69,7 +69,7 @@ def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame:
     vm.guard(Predicate(Pinned(warnings, "warnings"), lambda now: not is_raised(now, *about), f"filters: a {kind.__name__} is no error"))
 
 
-def is_raised(module: Any, text: Any, kind: type[Warning], name: str, line: int) -> bool:
+def is_raised(module: Any, text: object, kind: type[Warning], name: str, line: int) -> bool:
     """Whether the filters make an exception of a warning; ``text``: None where it is not known."""
     for action, said, category, place, number in module.filters:
         if issubclass(kind, category) and number in (0, line) and (place is None or place.match(name)):

@@ -36,7 +36,7 @@ class Hooked(torch.autograd.Function):
     """A tensor with a hook: itself, with the hook as its backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, hook: Any, copied: bool) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, hook: object, copied: bool) -> torch.Tensor:
         ctx.hook = hook
         return x.clone() if copied else x.view_as(x)
 

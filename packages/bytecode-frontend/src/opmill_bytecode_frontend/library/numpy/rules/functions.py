@@ -110,12 +110,12 @@ def all_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.
 
 
 @rule("cumsum")
-def cumsum(a: torch.Tensor, axis: Any = None, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def cumsum(a: torch.Tensor, axis: Any = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.cumsum(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
 
 
 @rule("cumprod")
-def cumprod(a: torch.Tensor, axis: Any = None, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def cumprod(a: torch.Tensor, axis: Any = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.cumprod(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
 
 
@@ -298,7 +298,7 @@ def round_(a: torch.Tensor, decimals: int = 0) -> torch.Tensor:
 
 
 @rule("take")
-def take(a: torch.Tensor, indices: Any, axis: Any = None) -> torch.Tensor:
+def take(a: torch.Tensor, indices: object, axis: Any = None) -> torch.Tensor:
     if axis is None:
         a, axis = a.reshape(-1), 0
     where_ = indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
@@ -364,7 +364,7 @@ def astype(a: torch.Tensor, dtype: object, copy: bool = True, *, as_dtype: torch
 
 
 @rule("array", "asarray", "asanyarray", "ascontiguousarray")
-def array(a: Any, dtype: Any = None, copy: Any = True, *, ndmin: int = 0, as_dtype: torch.dtype) -> torch.Tensor:
+def array(a: Any, dtype: object = None, copy: Any = True, *, ndmin: int = 0, as_dtype: torch.dtype) -> torch.Tensor:
     if isinstance(a, (list, tuple)):
         made = torch.stack([array(each, dtype, as_dtype=as_dtype) for each in a])
     else:
@@ -375,22 +375,22 @@ def array(a: Any, dtype: Any = None, copy: Any = True, *, ndmin: int = 0, as_dty
 
 
 @rule("zeros", "empty")
-def zeros(shape: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def zeros(shape: Any, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(shape, dtype=as_dtype)
 
 
 @rule("ones")
-def ones(shape: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def ones(shape: Any, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.ones(shape, dtype=as_dtype)
 
 
 @rule("full")
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def full(shape: Any, fill_value: object, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(shape, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
 
 
 @rule("eye")
-def eye(N: int, M: Any = None, k: int = 0, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def eye(N: int, M: Any = None, k: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     rows, columns = torch.arange(N), torch.arange(N if M is None else M)
     return (columns == (rows + k).unsqueeze(1)).to(as_dtype)
 
@@ -429,7 +429,7 @@ def full_like(a: torch.Tensor, fill_value: object, dtype: object = None, *, as_d
 
 
 @rule("pad")
-def pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> torch.Tensor:
+def pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", constant_values: object = 0) -> torch.Tensor:
     if mode != "constant" or not isinstance(constant_values, (int, float)):
         raise NotImplementedError
     widths = [pad_width] * array.dim() if isinstance(pad_width, int) else list(pad_width)
