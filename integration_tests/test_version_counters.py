@@ -78,3 +78,16 @@ def test_several_inputs_that_share_memory():
         return x._version, y._version, x.tolist()
 
     assert counts(opmill.compile(f)) == counts(f)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_in_inference_mode(write):
+    """Where tensors are made that do not count."""
+    call = opmill.compile(write, fullgraph=True)
+    for made, run in ((True, True), (False, True)):
+        with torch.inference_mode(made):
+            x, y = torch.ones(2, 2), torch.ones(2, 2)
+        with torch.inference_mode(run):
+            for _ in range(2):
+                call(x), write(y)
+        assert x.tolist() == y.tolist()

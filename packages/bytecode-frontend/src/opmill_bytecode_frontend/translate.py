@@ -38,7 +38,7 @@ from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
 from .graph.switches import autocast_nesting, in_dual_level, switched, switches
-from .graph.versions import count, kept, uncounted, versions
+from .graph.versions import count, kept, uncounted, versions, written
 from .interpretation.frame import Frame
 from .interpretation.machine import BreakHere, Interpreter
 from .library.standard.caches import ReadAgain
@@ -312,7 +312,7 @@ class Counting(Struct):
 def counting(r: Rebuilder, recorder: Any, loads: list[Any]) -> Counting:
     plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
     named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
-    often = [v for v in plain if v.fake._version > 1]
+    often = [v for v in plain if written(v.fake) > 1]
     never = [v for v in plain if uncounted(v)]
     made = Counting([], "{}", [])
     if never:

@@ -14,6 +14,7 @@ import torch
 from ..errors import Unsupported
 from ..graph import pending
 from ..graph.regions import Region
+from ..graph.versions import written
 from ..values.base import Raised, Value
 from ..values.tensor import TensorValue
 
@@ -65,7 +66,7 @@ def settle(vm: Interpreter) -> None:
     for backward in vm.effects.backwards:
         if not backward.again:
             continue
-        if not backward.ran and any(fake._version != version for fake, version in backward.saved):
+        if not backward.ran and any(written(fake) != version for fake, version in backward.saved):
             what = f"a tensor that is saved for the backward of {backward.name}"
             vm.unsupported("FE015", what, "it is written to before that runs, which autograd refuses", place=backward.place)
         before = backward.drawn

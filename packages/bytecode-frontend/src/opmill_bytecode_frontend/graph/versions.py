@@ -9,10 +9,15 @@ from typing import Any
 import torch
 
 
+def written(fake: torch.Tensor) -> int:
+    """How often a tensor was written to; those of inference mode do not count."""
+    return 1 if fake.is_inference() else fake._version
+
+
 def uncounted(value: Any) -> bool:
     """Whether an input of the graph is only written to through its ``data``."""
     users = value.node.users if value.node is not None else ()
-    return value.fake._version == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)
+    return written(value.fake) == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)
 
 
 def kept(*tensors: torch.Tensor) -> AbstractContextManager[Any]:
@@ -31,4 +36,4 @@ def versions(*tensors: torch.Tensor) -> list[int]:
     return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
 
 
-__all__ = ["count", "kept", "uncounted", "versions"]
+__all__ = ["count", "kept", "uncounted", "versions", "written"]

@@ -15,6 +15,7 @@ from opmill_guards.source import Pinned
 from ...effects.backwards import Backward
 from ...graph.regions import Region
 from ...graph.switches import in_dual_level
+from ...graph.versions import written
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
@@ -170,7 +171,7 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     )
     leaving = {id(inside.fake): value.fake for inside, value in zip(results, made, strict=True) if isinstance(value, TensorValue)}
     saved_fakes = [leaving.get(id(t.fake), t.fake) for t in kept if isinstance(t, TensorValue)]
-    later.saved = [(fake, fake._version) for fake in saved_fakes]
+    later.saved = [(fake, written(fake)) for fake in saved_fakes]
     return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
 
 
