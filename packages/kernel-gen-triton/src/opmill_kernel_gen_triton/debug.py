@@ -226,12 +226,19 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 def _patched() -> Iterator[None]:
     """The interpreter reduces element by element with any other function than its own: here by halves of the tile. It takes the truth
     of a scalar comparison for a number when it spreads it over a tile, and what it adds to memory for dense where it is one value for
-    all."""
+    all. It cuts bits off where devices round float32 to bfloat16."""
     import numpy as np
-    from triton.runtime.interpreter import InterpreterBuilder, ReduceOps
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
 
     reduced, spread, atomic = ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw
-    multiplied = InterpreterBuilder.create_dot
+    multiplied, converted = InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl
+
+    def cast_to_nearest(self: Any, source: Any, to: Any) -> Any:
+        if source.dtype.scalar != tl.float32 or to.scalar != tl.bfloat16:
+            return converted(self, source, to)
+        rounded = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16)
+        return TensorHandle(rounded.numpy().view(np.uint16).reshape(np.shape(source.data)), to.scalar)
 
     def spread_as_it_is(self: Any, kind: Any, scalar: Any) -> Any:
         result = spread(self, kind, scalar)
@@ -254,11 +261,11 @@ def _patched() -> Iterator[None]:
         spread_as_it_is,
         atomic_on_dense,
     )
-    InterpreterBuilder.create_dot = dot_of_bfloat16
+    InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl = dot_of_bfloat16, cast_to_nearest
     try:
         yield
     finally:
-        InterpreterBuilder.create_dot = multiplied
+        InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl = multiplied, converted
         ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = reduced, spread, atomic
 
 

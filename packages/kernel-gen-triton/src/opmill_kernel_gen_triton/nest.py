@@ -78,6 +78,7 @@ class NestWriter:
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
         self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick)
+        self.body.wide = walk.wide(nest)
         self.body.numels = {b.name: b.numel for b in frame.buffers}
         self.programs = 0
         self.row: tuple[Axis, ...] | None = None

@@ -12,6 +12,8 @@ from opmill_graph_ir.loops.walk import inside as inside
 from opmill_graph_ir.loops.walk import roots as roots
 from opmill_graph_ir.loops.walk import written as written
 
+from .emit.types import is_wide
+
 
 def loads(phase: Phase) -> list[Load]:
     return [e for e in expressions(phase) if type(e) is Load]
@@ -67,6 +69,12 @@ def moved(nest: Nest) -> Iterator[str]:
         for i, dtype in (*((e.index, e.dtype) for e in loads(p)), *((s.index, s.value.dtype) for s in p.stores)):
             if i.symbols & inner or (not inner and outer <= i.symbols):
                 yield dtype
+
+
+def wide(nest: Nest) -> frozenset[str]:
+    """Results of reductions and scans in phases that read data which half precision does not hold."""
+    found = [p for p in nest.phases if any(is_wide(e.dtype) for e in loads(p)) or any(type(e) is IndexValue for e in expressions(p))]
+    return frozenset([n for p in found for r in p.reductions for n in r.names] + [n for p in found for s in p.scans for n in s.names])
 
 
 def points(axes: tuple[Axis, ...], sizes: Mapping[str, int]) -> int:

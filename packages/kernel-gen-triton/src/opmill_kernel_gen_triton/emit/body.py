@@ -14,7 +14,7 @@ from .helpers import resolve
 from .primitives import ROWS
 from .random import KINDS, words
 from .space import NONE, Dims, Group, Space, Text
-from .types import TYPES, cast, constant, literal, typed
+from .types import TYPES, cast, constant, is_wide, literal, typed
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -63,6 +63,9 @@ class Body:
         self.inner = self.outer
         self.memo: dict[Expr, Text] = {}
         self.lets: dict[str, Expr] = {}
+        self.known_wide: dict[Expr, bool] = {}
+        self.wide: frozenset[str] = frozenset()
+        """Results of reductions over data that half precision does not hold."""
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ class Body:
 
     def op(self, e: Op) -> Text:
         if e.name == "cast":
-            if not self.precise and (kept := _rounded(e)) is not None:
+            if not self.precise and (kept := self.rounded(e)) is not None:
                 return self.value(kept)
             if not self.precise and (known := self.unrounded(e)) is not None:
                 return known
@@ -205,12 +208,31 @@ class Body:
         text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
         return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
 
+    def rounded(self, e: Op) -> Expr | None:
+        """A value that is rounded to half precision and widened again, as it is without that."""
+        kept = _rounded(e)
+        return None if kept is None or self.takes_wide(kept) else kept
+
+    def takes_wide(self, value: Expr) -> bool:
+        """Whether something is computed of data that half precision does not hold: the program says that it is to be rounded, and may ask
+        by how much (``x - x.bfloat16()``). What operators compute of half precision is only better where it is not rounded between them."""
+        if type(value) is Load:
+            return is_wide(value.dtype)
+        if type(value) is Ref and (let := self.lets.get(value.name)) is not None:
+            if let not in self.known_wide:  # many lets may come together again and again
+                half = type(let) is Op and let.name == "cast" and TYPES[let.dtype].kind == "half"
+                self.known_wide[let] = not half and self.takes_wide(let)
+            return self.known_wide[let]
+        if type(value) is Op:
+            return any(self.takes_wide(a) for a in value.args if a.dtype != "bool")  # conditions choose, they are not rounded
+        return type(value) is IndexValue or (type(value) is Ref and value.name in self.wide)
+
     def unrounded(self, e: Op) -> Text | None:
         """What a let rounds to half precision, where that is still at hand and wanted in float32."""
         let = self.lets.get(e.args[0].name) if type(e.args[0]) is Ref else None
         if e.dtype != "float32" or type(let) is not Op or let.name != "cast" or TYPES[let.dtype].kind != "half":
             return None
-        return self.memo.get(let.args[0]) if let.args[0].dtype == "float32" else None
+        return self.memo.get(let.args[0]) if let.args[0].dtype == "float32" and not self.takes_wide(let.args[0]) else None
 
     def read_ahead(self, e: Op) -> None:
         """Makes the loads of a choice that is about places alone, where it comes to one value; nothing else of it."""
@@ -241,7 +263,7 @@ class Body:
 
     def plain(self, e: Expr) -> Expr:
         """``e`` without roundings that are not kept."""
-        while not self.precise and type(e) is Op and e.name == "cast" and (kept := _rounded(e)) is not None:
+        while not self.precise and type(e) is Op and e.name == "cast" and (kept := self.rounded(e)) is not None:
             e = kept
         return e
 

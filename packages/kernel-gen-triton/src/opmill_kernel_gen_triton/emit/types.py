@@ -46,6 +46,11 @@ TYPES: dict[str, ElementType] = {
 }
 
 
+def is_wide(dtype: str) -> bool:
+    """Whether half precision rounds some values of the type."""
+    return TYPES[dtype].size > 2 or dtype == "int16"
+
+
 def cast(text: str, source: str, to: str) -> str:
     """``text`` of type ``source`` converted as torch's ``to`` does: half precision and less by way of float32, small integers by way of
     wide ones. What floats of one byte need of :mod:`.helpers` is to be resolved."""
