@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from opmill_kernel_gen_triton.budget import Budget
 from opmill_kernel_gen_triton.debug import as_for_gpu
 from opmill_runtime_cache.plan.model import Call
 
@@ -78,3 +79,21 @@ def test_biases_of_products(dtype: torch.dtype, products: list[str]) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(*(Perceptron(16) for _ in range(6))).to(dtype)
     assert _compared(module, torch.randn(2, 8, 16).to(dtype)) == [f"aten::{op}.out" for op in products] * 6
+
+
+class Filled(torch.nn.Module):
+    """What the softmax stores is the same everywhere, and is read again from where it was stored."""
+
+    def forward(self, x):
+        x.fill_(2)
+        y = torch.softmax(x, 0)
+        return torch.nn.functional.gelu(y), y + x - y
+
+
+def test_what_is_stored_in_a_loop_is_not_used_before_it() -> None:
+    small = Budget(processors=4, tile=64, longest=1, values=1, chunk=16, steps=4)
+    with torch.no_grad():
+        run, plan, _ = as_for_gpu(torch.fx.symbolic_trace(Filled()), [torch.randn(5)], small)
+        for a, b in zip(run(torch.randn(5)), Filled()(torch.randn(5)), strict=True):
+            torch.testing.assert_close(a, b)
+    assert plan.kernels

@@ -63,6 +63,7 @@ class Body:
         self.inner = self.outer
         self.memo: dict[Expr, Text] = {}
         self.lets: dict[str, Expr] = {}
+        self.changing: dict[str, bool] = {}
         self.known_wide: dict[Expr, bool] = {}
         self.wide: frozenset[str] = frozenset()
         """Results of reductions over data that half precision does not hold."""
@@ -132,8 +133,16 @@ class Body:
         return known
 
     def settled(self, expr: Expr) -> bool:
-        """Whether it may be computed earlier than written: no buffer in it changes in this nest."""
-        return not any(type(e) is Load and e.buffer in self.written for e in walk.inside(expr))
+        """Whether it may be computed earlier than written: no buffer in it, or in the lets that it refers to, changes in this nest."""
+        return not any(e.buffer in self.written if type(e) is Load else type(e) is Ref and self._changes(e.name) for e in walk.inside(expr))
+
+    def _changes(self, name: str) -> bool:
+        let = self.lets.get(name)
+        if let is None:
+            return False
+        if name not in self.changing:
+            self.changing[name] = not self.settled(let)
+        return self.changing[name]
 
     def const(self, e: Const, bare: bool = False) -> Text:
         text = literal(e.value, e.dtype) if bare else None
