@@ -18,7 +18,6 @@ from opmill_guards.tree import describe
 
 from .advice import Seen, advice_on
 from .compile import compile, record_of
-from .constraints import constraints, size_text
 from .origins import lines_in, operators_in
 from .record import BreakRecord, GraphRecord, RecompileRecord
 from .shown import Shown, shown
@@ -185,6 +184,8 @@ def _short_place(where: str) -> str:
 
 def _size(size: int | str) -> str:
     if isinstance(size, str):
+        from .constraints import size_text  # the compilers are imported where something is compiled
+
         return f"{size_text(size)} bytes"
     amount = float(size)
     for unit in ("B", "KiB", "MiB"):
@@ -294,6 +295,8 @@ def _name_of(compiled: Any) -> str:
 
 
 def _guard_lines(entry: Any) -> tuple[str, ...]:
+    from .constraints import constraints  # the compilers are imported where something is compiled
+
     guards = list(getattr(entry, "guards", None) or ())
     relations = [guard for guard in guards if isinstance(guard, SizeRelation)]
     return (*(describe(guard) for guard in guards if not isinstance(guard, SizeRelation)), *constraints(relations))
