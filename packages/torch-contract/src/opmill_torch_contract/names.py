@@ -108,7 +108,11 @@ NAMES: tuple[Row, ...] = (
         "a backward keeps what it has used until it ends: more memory",
         "torch._C._FunctionBase torch._C._autograd._get_current_graph_task_keep_graph",
     ),
-    *rows("calls that are differentiated fail", "torch._C._functorch.unwrap_if_dead", required=True),
+    *rows(
+        "calls that are differentiated fail",
+        "torch._C._are_functorch_transforms_active torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.unwrap_if_dead",
+        required=True,
+    ),
     *rows("graphs that write through the data of a tensor fail", "torch.autograd._unsafe_preserve_version_counter", required=True),
     *rows(
         "gradients do not tell the lines that they come from",
