@@ -35,5 +35,6 @@ def test_sharded_parameters_stay_alike_where_sizes_differ(tmp_path: Path) -> Non
 def test_an_exchange_without_the_other_raises(case: str, code: int, tmp_path: Path) -> None:
     """It gave what this process had sent, as if it were alone."""
     [line] = said(tmp_path, case, codes=(0, code))
-    assert line.startswith("raised RuntimeError") and ("Connection closed by peer" in line or "Timed out" in line)
+    ends = ("Connection closed by peer", "Connection reset by peer", "Timed out")  # reset: what was sent to it had not been read
+    assert line.startswith("raised RuntimeError") and any(end in line for end in ends)
     assert "GI070" in line and "rank 1" in line and f"{case}, when it was about to compile" in line
