@@ -5,6 +5,7 @@ import torch
 
 from opmill_kernel_gen_triton.debug import as_for_gpu
 
+pytestmark = pytest.mark.triton
 HALF = torch.bfloat16
 
 

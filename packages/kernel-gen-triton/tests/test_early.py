@@ -19,33 +19,19 @@ from opmill_kernel_gen_triton.tiling import DEFAULT
 from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
-PRODUCT = """kernel product()
-  in b0: float32[512]
-  in b1: float32[131072] early
-  out b2: float32[256]
-nest i0<256
-  phase j0<512
-    sum v0: float32 = mul(b0[j0], b1[512*i0 + j0])
-  phase
-    set b2[i0] = v0
-"""
-TWO = """kernel two()
-  in b0: float32[512]
-  in b1: float32[131072] early
-  in b2: float32[131072] early
-  out b3: float32[256]
-  out b4: float32[256]
-nest i0<256
-  phase j0<512
-    sum v0: float32 = mul(b0[j0], b1[512*i0 + j0])
-  phase
-    set b3[i0] = v0
-nest i0<256
-  phase j0<512
-    sum v0: float32 = mul(b0[j0], b2[512*i0 + j0])
-  phase
-    set b4[i0] = v0
-"""
+
+def products(count: int) -> str:
+    """A kernel that multiplies ``count`` matrices by one vector, a nest each; ``b0`` is the vector, then come matrices, then results."""
+    matrices, results = range(1, count + 1), range(count + 1, 2 * count + 1)
+    buffers = ["in b0: float32[512]", *(f"in b{m}: float32[131072] early" for m in matrices), *(f"out b{r}: float32[256]" for r in results)]
+    nests = (
+        f"nest i0<256\n  phase j0<512\n    sum v0: float32 = mul(b0[j0], b{m}[512*i0 + j0])\n  phase\n    set b{r}[i0] = v0\n"
+        for m, r in zip(matrices, results, strict=True)
+    )
+    return "kernel product()\n" + "".join(f"  {line}\n" for line in buffers) + "".join(nests)
+
+
+PRODUCT, TWO = products(1), products(2)
 GATHERED = """kernel gathered()
   in b0: int64[256]
   in b1: float32[131072] early

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from opmill_kernel_gen_triton.debug import as_for_gpu
 from opmill_runtime_cache.plan.model import Call
 
+pytestmark = pytest.mark.triton
 aten = torch.ops.aten
 
 

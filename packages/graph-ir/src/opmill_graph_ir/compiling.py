@@ -35,6 +35,7 @@ from .freezing.weights import Weights, held_inputs
 from .generator.protocol import GeneratorOptions, KernelGenerator, TellingGenerator
 from .loops.text import show
 from .lowered import Extern, Lowered
+from .ops.flex import with_attention_by_kernels
 from .ops.lower import lower
 from .options import GraphOptions
 from .pipeline import PLANNING, SCHEDULING, run
@@ -212,7 +213,8 @@ def _shortened(draft: Draft) -> AtenGraph:
 def lowered(state: Compilation) -> Steps:
     exact, made = state.options.numerics == "eager", []
     for draft in state.waiting():
-        program = lower(_shortened(draft), draft.calls, exact=exact, products=draft.products or {})
+        graph = with_attention_by_kernels(_shortened(draft), draft.calls, exact=exact)
+        program = lower(graph, draft.calls, exact=exact, products=draft.products or {})
         draft.work = Scheduling(program, state.options.fusion)
         made.append((draft.part, program))
     return made
@@ -230,19 +232,18 @@ def extended(state: Compilation) -> Steps:
 
 
 def overlap(state: Compilation) -> Steps:
-    made = []
-    for draft in state.drafts:
-        if draft.open and draft.program is not None and state.options.fusion:
-            draft.program = overlapped(draft.program)
-            made.append((draft.part, draft.program))
-    return made
+    return _changed(state, overlapped)
 
 
 def read_ahead(state: Compilation) -> Steps:
+    return _changed(state, read_early)
+
+
+def _changed(state: Compilation, change: Callable[[Schedule], Schedule]) -> Steps:
     made = []
     for draft in state.drafts:
         if draft.open and draft.program is not None and state.options.fusion:
-            draft.program = read_early(draft.program)
+            draft.program = change(draft.program)
             made.append((draft.part, draft.program))
     return made
 

@@ -168,7 +168,20 @@ def torch_arg(arg: object, memory: Mapping[str, torch.Tensor]) -> Any:
     return arg.evaluate({})
 
 
+def _launch(node: Extern, kernel: LoopKernel, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    """An operator that is a kernel."""
+    written = [r for r in node.results if r is not None]
+    for name in written:
+        _allocate(program.buffers[name], memory)
+    names = [a.buffer for a in node.args if isinstance(a, BufferArg)] + written
+    failed = evaluate(kernel, {b.name: _flat(memory[n]) for b, n in zip(kernel.buffers, names, strict=True)}, wide=wide)
+    assert not failed, kernel.name
+
+
 def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    if node.kernel is not None:
+        _launch(node, node.kernel, program, memory, wide)
+        return
     result = resolve(node.op)(*(torch_arg(a, memory) for a in node.args), **{k: torch_arg(v, memory) for k, v in node.kwargs.items()})
     if not node.results:
         return

@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, final
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
 from .loops.index import ONE, Index, index
-from .loops.ir import Axis, Check, Expr, Let, Reduction, Scan, StoreMode
+from .loops.ir import Axis, Check, Expr, Let, LoopKernel, Reduction, Scan, StoreMode
 from .loops.ir import Read as Read
 
 BufferRole = Literal["input", "held", "constant", "temporary"]
@@ -131,7 +131,8 @@ class Extern:
 
     ``out_variant`` ("aten::addmm.out"): with ``results`` of one buffer, the operator can write into memory given by the planner, passed
     as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to. ``bodies``: the aten graphs that
-    a control operator runs; ``draws``: whether they take random numbers."""
+    a control operator runs; ``draws``: whether they take random numbers. ``kernel``: what is launched instead, where the operator is none
+    of torch's; its buffers are those of the arguments and then the results that are not None."""
 
     op: str
     args: tuple[object, ...]
@@ -145,6 +146,7 @@ class Extern:
     bodies: tuple[Any, ...] = ()
     draws: bool = False
     source: str = ""
+    kernel: LoopKernel | None = None
 
 
 Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]

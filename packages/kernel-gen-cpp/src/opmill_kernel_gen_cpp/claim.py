@@ -19,6 +19,8 @@ def refusal(kernel: LoopKernel) -> str | None:
     for name in _names(kernel):
         if not name.isidentifier() or not name.isascii():
             return f"name {name!r}"
+    if kernel.attention is not None:
+        return "attention in tiles"
     for buffer in kernel.buffers:
         if buffer.dtype not in TYPES:
             return f"element type {buffer.dtype}"

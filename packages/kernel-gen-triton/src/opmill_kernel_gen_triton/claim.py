@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opmill_graph_ir.loops.ir import SORTS, LoopKernel, Nest, Op, Reduction
+from opmill_graph_ir.loops.ir import SORTS, Attention, LoopKernel, Nest, Op, Reduction
 
 from . import walk
 from .emit.primitives import CONVERSIONS, REFUSED, ROWS
@@ -22,7 +22,18 @@ def refusal(kernel: LoopKernel) -> str | None:
     for buffer in kernel.buffers:
         if buffer.dtype not in TYPES:
             return f"element type {buffer.dtype}"
+    if kernel.attention is not None:
+        return _function_refusal(kernel.attention)
     return next((reason for nest in kernel.nests if (reason := _nest_refusal(nest)) is not None), None)
+
+
+def _function_refusal(found: Attention) -> str | None:
+    for e in (e for function in found.functions() for e in walk.inside(function)):
+        if e.dtype not in TYPES:
+            return f"element type {e.dtype}"
+        if type(e) is Op and (reason := _op_refusal(e)) is not None:
+            return reason
+    return None
 
 
 def _nest_refusal(nest: Nest) -> str | None:

@@ -11,13 +11,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from opmill_graph_ir.capture.attending import AttentionOperator
 from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.capture.graph import AtenGraph
 from opmill_graph_ir.compiling import compile_plan
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import Case
@@ -144,8 +147,22 @@ def as_for_gpu(
     """The inference of a graph on CPU tensors, compiled as for a GPU and interpreted: what runs it, its plan, and how that came about.
 
     The graph is told that its tensors are on a GPU until there is a plan; the plan is told that they are not. Raises GraphError."""
-    graph = functionalize(gm, inputs)
+    return compiled_for_gpu(on_gpu(functionalize(gm, inputs)), budget, options)
+
+
+def on_gpu(graph: AtenGraph) -> AtenGraph:
+    """The graph, which is told that its tensors are on a GPU; so are those inside of attention."""
     graph.metas = {name: replace(meta, device=_GPU) for name, meta in graph.metas.items()}
+    for node in graph.nodes:
+        if isinstance(node.func, AttentionOperator):
+            on_gpu(node.func.dense)
+    return graph
+
+
+def compiled_for_gpu(
+    graph: AtenGraph, budget: Budget = DEFAULT, options: GraphOptions = OPTIONS
+) -> tuple[Callable[..., Any], Plan, Report]:
+    """As ``as_for_gpu``, of what ``on_gpu`` gives."""
     report, store = Report(), Store(tempfile.gettempdir())  # which keeps nothing: neither plans nor interpreted kernels
     plan = compile_plan(graph, options, store, [InterpretedKernels(budget)], report)
     plan = parse(render(plan).replace(_GPU, "cpu"))
@@ -251,6 +268,7 @@ def _patched() -> Iterator[None]:
         return atomic(self, kind, *operands)
 
     def dot_of_bfloat16(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        a, b = copy(a), copy(b)  # values that are read again
         for operand in (a, b):
             if operand.data.dtype == np.uint16:  # the bits of bfloat16
                 operand.data = (operand.data.astype(np.uint32) << 16).view(np.float32)

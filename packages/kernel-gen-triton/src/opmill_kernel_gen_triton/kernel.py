@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
+from .attention.write import attention_text
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
 from .pack import Pack, pack
@@ -30,6 +31,8 @@ class KernelText:
 
 def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = False) -> KernelText:
     """The text of a kernel; ``precise``: eager's functions, whatever the values are rounded to."""
+    if kernel.attention is not None:
+        return KernelText(((attention_text(kernel, budget, precise=precise),),), (), ())
     nests, scratch = _split_all(kernel, budget)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0

@@ -21,7 +21,7 @@ _AHEAD = 6
 HEADER = (
     "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import gdc_launch_dependents, gdc_wait, libdevice\n\n\n"
 )
-_WAIT = (f"if {ARCH} >= {PROGRAMMATIC}:", "    gdc_wait()", "    gdc_launch_dependents()")
+WAIT = (f"if {ARCH} >= {PROGRAMMATIC}:", "    gdc_wait()", "    gdc_launch_dependents()")
 """The next kernel may be started once every program of this one has begun, but not before what precedes this one is done: what a kernel
 reads before it waits (``Frame.early``) must have been written by then."""
 
@@ -144,11 +144,9 @@ class NestWriter:
             self._phases()
 
     def _begin_turn(self, turn: int) -> None:
-        """Another tile is other places, also where its text is the same."""
         [group] = [g for g in self.body.groups if g.name == "x"]
         group.start = f"({self._program()} * {self.tiling.turns} + {turn}) * XBLOCK"
-        self.body.memo = {e: v for e, v in self.body.memo.items() if "x" not in v.dims}
-        self.lines.same = {text: v for text, v in self.lines.same.items() if "x" not in v.dims}
+        self._drop("x")
         self.lines.add(f"xindex = {group.start} + tl.arange(0, XBLOCK)[:, None]")
 
     # ---- what stands around the phases ---------------------------------------------------------------------------------
@@ -267,7 +265,7 @@ class NestWriter:
             self._loop(phase, group, every)
         else:
             if self.row != phase.axes:
-                self._drop_row_values()
+                self._drop("r")
                 self._row_index(group, self.lines, None)
                 if not self.waited:
                     self._early(phase)
@@ -285,7 +283,7 @@ class NestWriter:
         self.body.names[dot.result] = found
 
     def _wait(self) -> None:
-        for line in _WAIT:
+        for line in WAIT:
             self.lines.add(line)
 
     def _reads_early(self) -> bool:
@@ -355,14 +353,14 @@ class NestWriter:
         if group.reach:
             lines.add(f"rreach = rindex < {group.reach}")
 
-    def _drop_row_values(self) -> None:
-        """Another row is other places, also where its text is the same."""
-        self.body.memo = {e: v for e, v in self.body.memo.items() if "r" not in v.dims}
-        self.lines.same = {text: v for text, v in self.lines.same.items() if "r" not in v.dims}
+    def _drop(self, dim: str) -> None:
+        """Forgets what was computed along ``dim``: another row or tile is other places, also where its text is the same."""
+        self.body.memo = {e: v for e, v in self.body.memo.items() if dim not in v.dims}
+        self.lines.same = {text: v for text, v in self.lines.same.items() if dim not in v.dims}
 
     def _loop(self, phase: Phase, group: Group, every: Dims) -> None:
         body, loop = self.body, Lines(2)
-        self._drop_row_values()
+        self._drop("r")
         accumulators = [reductions.declare(body, r, self.wide) for r in phase.reductions]
         self.carried = [scans.declare(body, s, self.wide) for s in phase.scans]
         extent = body.space.scalar(group.extent)
@@ -377,7 +375,7 @@ class NestWriter:
         counter = "rback" if phase.scans and phase.scans[0].reverse else "rstart"
         self.lines.add(f"for {counter} in range(0, {extent}, RBLOCK):")
         self.lines.lines += loop.lines
-        self._drop_row_values()
+        self._drop("r")
         self.row = None
         self.carried = []
         for acc in accumulators:

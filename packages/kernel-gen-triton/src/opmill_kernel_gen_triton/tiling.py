@@ -42,6 +42,8 @@ _LONG_ROWS = 8
 """Programs for a row, from which on it does not matter that the last one has less to do."""
 _SECTOR = 32
 """Bytes that memory moves at least."""
+_FEWEST = 16
+"""Neighbours whose halves fill a sector."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -201,9 +203,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
-        while not looped and r <= _SHORT_ROWS and 2 * x * r <= 4 * budget.tile and rows >= 2 * x * 16 * budget.processors:
-            if any(p.stores for p in inner):
-                break
+        sums = not looped and r <= _SHORT_ROWS and not any(p.stores for p in inner)
+        while sums and 2 * x * r <= 4 * budget.tile and rows >= 2 * x * 16 * budget.processors:
             x *= 2
         lane = budget.lane if live <= 4 else budget.lane // 2
         many = rows >= 32 * budget.processors and x * r >= 2048
@@ -267,8 +268,8 @@ def _beside(nest: Nest, budget: Budget) -> int:
     """How many neighbours a program sums with the weights that they share: whole sectors of half precision, and as many as leave every
     second multiprocessor a program; 0 where rows are none of these."""
     rows, length = walk.points(nest.axes, {}), nest.axes[-1].extent.constant or 1
-    found = [x for x in (64, 32, 16) if length % x == 0 and (2 * rows >= x * budget.processors or x == 16)]
-    return found[0] if found else 0
+    fits = (x for x in (4 * _FEWEST, 2 * _FEWEST, _FEWEST) if length % x == 0 and (x == _FEWEST or 2 * rows >= x * budget.processors))
+    return next(fits, 0)
 
 
 def _is_weighted(nest: Nest, inner: list[Phase]) -> bool:

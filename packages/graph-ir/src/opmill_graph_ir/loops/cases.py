@@ -517,10 +517,10 @@ def _combining_stores() -> Iterator[Case]:
                 yield Case(f"combine_{name}_{mode}_{dtype}", LoopKernel("combine", wide, (nest,)), ranges=bound, rtol=64.0)
 
 
-def _rows_of_stores(mode: str, dtype: str) -> Iterator[tuple[tuple[Phase, ...], str]]:
+def _rows_of_stores(mode: StoreMode, dtype: str) -> Iterator[tuple[tuple[Phase, ...], str]]:
     """The same, of rows of neighbouring places: in one phase, and in one that runs along the row."""
     lets = (Let("row", Load("ids", index("i"), "int64")),)
-    stores = (Store("acc", index("row") * 21 + "j", Load("a", index("i") * 21 + "j", dtype), mode),)  # type: ignore[arg-type]
+    stores = (Store("acc", index("row") * 21 + "j", Load("a", index("i") * 21 + "j", dtype), mode),)
     yield (Phase(lets=lets, stores=stores),), "rows"
     yield (Phase(lets=lets), Phase(axes(j=21), stores=stores)), "along"
 

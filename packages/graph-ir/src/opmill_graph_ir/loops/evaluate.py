@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .arithmetic import apply, torch_dtype
+from .attending import attend
 from .index import FloorDiv, Index
 from .ir import Axis, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Reduction, Ref, Scan, Store
 
@@ -36,6 +37,8 @@ def evaluate(kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Seq
     arithmetic is done in float64; buffers given as float64 then keep the full result."""
     values = dict(zip(kernel.symbols, sizes, strict=True))
     number = 0
+    if kernel.attention is not None:
+        attend(kernel.attention, buffers, lambda f, names, shape: _value(f, _Grid(list(shape), dict(names), buffers, {}, wide)), wide=wide)
     for nest in kernel.nests:
         failed = _run_nest(nest, buffers, values, wide, number)
         if failed:

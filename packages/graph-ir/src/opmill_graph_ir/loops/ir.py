@@ -19,7 +19,7 @@ Everything here is immutable, compares by value and hashes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import ClassVar, Literal, Union
 
 from .index import Index
 
@@ -243,10 +243,72 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """A tensor in memory: its element at ``(p0, p1, ...)`` is ``buffer[offset + p0 * strides[0] + p1 * strides[1] + ...]``."""
+
+    buffer: str
+    offset: int
+    strides: tuple[int, ...]
+
+
+AttentionPart = Literal["forward", "keys", "queries"]
+POSITIONS = ("b", "h", "i", "j")
+"""In the functions of attention: batch, head, query and key."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Rows of values weighted by the exponentials of scores, or gradients of that. Everything is computed in float32 but for the operands
+    of products, which are of ``dtype``.
+
+    At each point ``(b, h, i, j)``, the score is ``scale * sum over c of query[b, h, i, c] * key[b, h // shared, j, c]``; ``changed`` is
+    ``score`` where ``kept`` holds, else minus infinity. Both are of the points (as axes of these names), of what they load, and of
+    ``Ref("score", "float32")``.
+
+    - ``forward``: ``output[b, h, i, e]``, the mean of ``value[b, h // shared, j, e]`` weighted by ``exp(changed)`` (0 where no pair is
+      kept); if asked for, ``sums[b, h, i]``, the logarithm to base 2 of the sum of ``exp(changed)``, and ``largest[b, h, i]``, the largest
+      of ``changed``, times log2(e).
+    - ``keys`` and ``queries``: with ``weight = exp2(changed * log2(e) - sums[b, h, i])`` (0 in rows without any), ``weighted`` is
+      ``weight * (sum over e of gradient[b, h, i, e] * value[b, h // shared, j, e] - rows[b, h, i])``, and ``slope`` the score's gradient,
+      where ``Ref("gradient", "float32")`` is ``weighted``. ``query_gradient`` sums ``scale * slope * key`` over j, ``key_gradient``
+      ``scale * slope * query`` over i and the heads of a key, ``value_gradient`` ``weight * gradient``.
+
+    ``operands``: where each of these tensors is. ``shared`` heads of the query have one of keys and values. All sizes are positive;
+    ``width`` (of queries and keys) and ``depth`` (of values) are powers of two from 16 on."""
+
+    part: AttentionPart
+    dtype: str
+    batch: int
+    heads: int
+    shared: int
+    queries: int
+    keys: int
+    width: int
+    depth: int
+    scale: float
+    operands: tuple[tuple[str, Placed], ...]
+    score: Expr
+    kept: Expr
+    slope: Expr | None = None
+
+    RESULTS: ClassVar = ("output", "sums", "largest"), ("query_gradient", "key_gradient", "value_gradient")
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The operands that it computes."""
+        return tuple(name for name, _ in self.operands if name in self.RESULTS[self.part != "forward"])
+
+    def functions(self) -> tuple[Expr, ...]:
+        """What is computed at each point."""
+        return (self.score, self.kept) if self.slope is None else (self.score, self.kept, self.slope)
+
+
+@dataclass(frozen=True)
 class LoopKernel:
-    """``symbols`` are the size symbols, in the order in which their values are passed."""
+    """``symbols`` are the size symbols, in the order in which their values are passed. A kernel of ``attention`` has no nests."""
 
     name: str
     buffers: tuple[Buffer, ...]
     nests: tuple[Nest, ...]
     symbols: tuple[str, ...] = ()
+    attention: Attention | None = None

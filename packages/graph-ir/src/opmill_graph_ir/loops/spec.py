@@ -11,7 +11,24 @@ from opmill_fake_tensors.optional import all_known
 from ..errors import GraphError
 from .float8 import FLOAT8
 from .index import Index
-from .ir import HALF, LONGEST_SORT, SORTS, Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref, Store
+from .ir import (
+    HALF,
+    LONGEST_SORT,
+    POSITIONS,
+    SORTS,
+    Attention,
+    Axis,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    LoopKernel,
+    Nest,
+    Op,
+    Phase,
+    Ref,
+    Store,
+)
 from .points import crossings
 from .primitives import PRIMITIVES
 
@@ -58,11 +75,26 @@ def complaints(kernel: LoopKernel) -> Iterator[str]:
     for nest in kernel.nests:
         yield from _nest(nest, scope.inner())
     used = {s.buffer for n in kernel.nests for p in n.phases for s in p.stores}
+    if kernel.attention is not None:
+        yield from _attention(kernel.attention, scope)
+        used |= {placed.buffer for name, placed in kernel.attention.operands if name in kernel.attention.written}
     for buffer in kernel.buffers:
         if (buffer.name in used) != (buffer.role != "in"):
             yield f"buffer {buffer.name} has role {buffer.role} and is {'' if buffer.name in used else 'not '}written"
         if buffer.early and buffer.role != "in":
             yield f"buffer {buffer.name} is read early and written"
+
+
+def _attention(found: Attention, scope: _Scope) -> Iterator[str]:
+    inner = scope.inner()
+    inner.symbols |= set(POSITIONS)
+    inner.values |= {"score": "float32", "gradient": "float32"}
+    if scope.kernel.nests or scope.kernel.symbols:
+        yield "attention beside nests, or of sizes that are no numbers"
+    if unknown := {placed.buffer for _, placed in found.operands} - inner.buffers.keys():
+        yield f"{sorted(unknown)} are no buffers"
+    for function in found.functions():
+        yield from _value(function, inner)
 
 
 def verify_kernel(kernel: LoopKernel) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from opmill_runtime_cache.plan.syntax import items, name_of
@@ -16,6 +16,8 @@ from opmill_runtime_cache.plan.syntax import items, name_of
 from ..errors import GraphError
 from .index import Index, floordiv, index, mod
 from .ir import (
+    Attention,
+    AttentionPart,
     Axis,
     Buffer,
     Check,
@@ -28,6 +30,7 @@ from .ir import (
     Nest,
     Op,
     Phase,
+    Placed,
     Read,
     Reduction,
     Ref,
@@ -45,6 +48,7 @@ def show(kernel: LoopKernel) -> str:
     """The kernel as text."""
     lines = [f"kernel {kernel.name}({', '.join(kernel.symbols)})"]
     lines += [f"  {b.role} {b.name}: {b.dtype}[{show_index(b.numel)}]{' early' * b.early}{_comment(b.origin)}" for b in kernel.buffers]
+    lines += [] if kernel.attention is None else _attention(kernel.attention)
     for nest in kernel.nests:
         lines.append(f"nest{_axes(nest.axes)}{_comment(nest.origin)}")
         for phase in nest.phases:
@@ -58,6 +62,16 @@ def show(kernel: LoopKernel) -> str:
             ]
             lines += [f"    {s.mode}{_part(s)} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
     return "\n".join(lines) + "\n"
+
+
+_SIZES = ("batch", "heads", "shared", "queries", "keys", "width", "depth", "scale")
+_FUNCTIONS = ("score", "kept", "slope")
+
+
+def _attention(found: Attention) -> Iterator[str]:
+    yield f"attention {found.part} {found.dtype} {' '.join(f'{name}={getattr(found, name)!r}' for name in _SIZES)}"
+    yield from (f"  place {name} {p.buffer} {p.offset} {' '.join(map(str, p.strides))}" for name, p in found.operands)
+    yield from (f"  function {name} = {show_expr(f)}" for name, f in zip(_FUNCTIONS, found.functions()))
 
 
 def show_index(i: Index) -> str:
@@ -245,10 +259,32 @@ class _Parser(ExpressionParser):
         self.symbols: tuple[str, ...] = ()
         self.buffers: list[Buffer] = []
         self.nests: list[tuple[tuple[Axis, ...], list[_Lines], str]] = []
+        self.attention: list[str] = []
+        self.places: list[tuple[str, Placed]] = []
+        self.functions: dict[str, Expr] = {}
 
     def kernel(self) -> LoopKernel:
         nests = tuple(Nest(axes, tuple(p.phase() for p in phases), origin) for axes, phases, origin in self.nests)
-        return LoopKernel(self.name, tuple(self.buffers), nests, self.symbols)
+        return LoopKernel(self.name, tuple(self.buffers), nests, self.symbols, self.attending() if self.attention else None)
+
+    def attending(self) -> Attention:
+        part, dtype, *told = self.attention
+        numbers: dict[str, Any] = {name: ast.literal_eval(value) for name, _, value in (t.partition("=") for t in told)}
+        parts: dict[str, AttentionPart] = {"forward": "forward", "keys": "keys", "queries": "queries"}
+        score, kept, slope = (self.functions.get(name) for name in _FUNCTIONS)
+        assert score is not None and kept is not None
+        return Attention(parts[part], dtype, **numbers, operands=tuple(self.places), score=score, kept=kept, slope=slope)
+
+    def of_attention(self, head: str, rest: str) -> None:
+        if head == "attention":
+            self.attention = rest.split()
+            self.types |= {"score": "float32", "gradient": "float32"}
+        elif head == "place":
+            name, buffer, offset, *strides = rest.split()
+            self.places.append((name, Placed(buffer, int(offset), tuple(map(int, strides)))))
+        else:
+            name, _, function = rest.partition(" = ")
+            self.functions[name] = self.expr(function)
 
     def line(self, line: str) -> None:
         head, _, rest = line.strip().partition(" ")
@@ -258,6 +294,8 @@ class _Parser(ExpressionParser):
         elif line.startswith("nest"):
             rest, _, origin = rest.partition("# ")
             self.nests.append((self.axes(rest), [], origin.strip()))
+        elif head in ("attention", "place", "function"):
+            self.of_attention(head, rest)
         elif line.startswith("    "):
             self.statement(head, rest)
         elif head == "phase":

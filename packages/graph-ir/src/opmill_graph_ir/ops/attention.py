@@ -13,7 +13,7 @@ from ..lowered import Extern
 from .arguments import plan_argument
 from .context import Context, View
 from .half_products import in_float, is_slow
-from .one_query import attend, takes
+from .one_query import one_query
 from .records import Rows
 
 ROWS = Rows()
@@ -39,8 +39,9 @@ def _cudnn(
     *,
     scale: float | None = None,
 ) -> Any:
-    if takes(ctx, node, query, key, value, dropout=dropout, causal=causal):
-        return attend(ctx, node, query, key, value, bias, scale)
+    attended = one_query(ctx, node, query, key, value, bias, dropout=dropout, causal=causal, scale=scale)
+    if attended is not NotImplemented:
+        return attended
     if (
         ctx.exact
         or bias is not None
@@ -92,8 +93,7 @@ def _efficient(
     *,
     scale: float | None = None,
 ) -> Any:
-    known = takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
-    return attend(ctx, node, query, key, value, bias, scale) if known else NotImplemented
+    return one_query(ctx, node, query, key, value, bias, dropout=dropout, causal=causal, scale=scale)
 
 
 @ROWS.lowers("_scaled_dot_product_flash_attention")
@@ -109,8 +109,7 @@ def _flash(
     *,
     scale: float | None = None,
 ) -> Any:
-    known = takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
-    return attend(ctx, node, query, key, value, None, scale) if known else NotImplemented
+    return one_query(ctx, node, query, key, value, None, dropout=dropout, causal=causal, scale=scale)
 
 
 @ROWS.lowers("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward")

@@ -15,15 +15,24 @@ from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, floordiv
-from ..loops.ir import Expr, Reduction, Ref
+from ..loops.ir import Reduction, Ref
 from .context import Context, View, contiguous
 from .exprs import FLOATS, const, op
+from .reductions import softmax
 
 _WIDE = "float32"
 
 
-def takes(ctx: Context, node: Node, query: View, key: View, value: View, *, dropout: float, causal: bool) -> bool:
-    """Whether it is done here: one query, on a device with a grid, whose results but the first nobody reads."""
+def one_query(
+    ctx: Context, node: Node, query: View, key: View, value: View, bias: View | None, *, dropout: float, causal: bool, scale: float | None
+) -> Any:
+    """What the operator gives; NotImplemented for more than one query, on devices without a grid, and where others than its first result
+    are read."""
+    taken = _takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
+    return _attend(ctx, node, query, key, value, bias, scale) if taken else NotImplemented
+
+
+def _takes(ctx: Context, node: Node, query: View, key: View, value: View, *, dropout: float, causal: bool) -> bool:
     if ctx.exact or dropout or causal or any(r in ctx.used for r in node.results[1:]) or not node.results[0]:
         return False
     fixed = [n for v in (query, key, value) for n in (*v.sizes[:2], v.sizes[3])]
@@ -35,17 +44,14 @@ def takes(ctx: Context, node: Node, query: View, key: View, value: View, *, drop
     return alike and typed and type(length) is int and traits_of(ctx.buffers[query.buffer].device).grid
 
 
-def attend(ctx: Context, node: Node, query: View, key: View, value: View, bias: View | None, scale: float | None) -> list[View | None]:
+def _attend(ctx: Context, node: Node, query: View, key: View, value: View, bias: View | None, scale: float | None) -> list[View | None]:
     """``query``: [rows, heads, 1, depth]; ``key``, ``value``: [rows, heads or fewer, length, depth]; ``bias`` broadcasts to
     [rows, heads, 1, length]. Rows that the bias masks whole are zero, as in torch's fused kernels."""
     rows, heads, _, depth = query.sizes
     shared = heads // key.sizes[1]
     factor = 1 / math.sqrt(depth) if scale is None else scale
-    device = ctx.buffers[query.buffer].device
-
-    def table(*last: int) -> Meta:
-        sizes = (rows, heads, 1, *last)
-        return Meta(_WIDE, sizes, contiguous(sizes), device)
+    sizes = (rows, heads, 1, key.sizes[2])
+    scores_meta = Meta(_WIDE, sizes, contiguous(sizes), ctx.buffers[query.buffer].device)
 
     def score(at: Any, inner: Any, ext: Any) -> Any:
         row, head, _, position = at
@@ -57,26 +63,8 @@ def attend(ctx: Context, node: Node, query: View, key: View, value: View, bias: 
             total if bias is None else op("add", total, ctx.load_broadcast(bias, at, ext))
         ]
 
-    [scores] = ctx.reduce([(None, table(key.sizes[2]))], [depth], score)
-
-    def along(kind: str, of: Any) -> View:
-        def make(at: Any, inner: Any, ext: Any) -> Any:
-            return [Reduction(("a",), kind, of((*at[:3], *inner), ext), _WIDE)], [Ref("a", _WIDE)]
-
-        return ctx.reduce([(None, table(1))], [key.sizes[2]], make)[0]
-
-    top = along("max", lambda at, ext: ctx.load(scores, at, ext))
-
-    def power(at: Any, ext: Any) -> Expr:
-        return op("exp", op("sub", ctx.load(scores, at, ext), ctx.load_broadcast(top, at, ext)))
-
-    total = along("sum", power)
-
-    def weight(at: Any, ext: Any) -> Expr:
-        masked = op("eq", ctx.load_broadcast(top, at, ext), const(-math.inf, _WIDE))
-        return op("where", masked, const(0, _WIDE), op("div", power(at, ext), ctx.load_broadcast(total, at, ext)))
-
-    weights = ctx.pointwise(None, table(key.sizes[2]), weight)
+    [scores] = ctx.reduce([(None, scores_meta)], [depth], score)
+    weights = softmax(ctx, None, scores_meta, scores, 3, safe=True)
 
     def mixed(at: Any, inner: Any, ext: Any) -> Any:
         row, head, _, column = at
@@ -91,4 +79,4 @@ def attend(ctx: Context, node: Node, query: View, key: View, value: View, bias: 
     return [view, *(None,) * (len(node.results) - 1)]
 
 
-__all__ = ["attend", "takes"]
+__all__ = ["one_query"]

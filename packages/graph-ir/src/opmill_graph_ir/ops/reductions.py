@@ -210,7 +210,12 @@ def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) ->
     name, meta = _result(ctx, node)
     if 0 in x.sizes or not x.sizes or x.dtype not in FLOATS or meta.dtype != x.dtype:
         return NotImplemented
-    dim %= len(x.sizes)
+    kind = node.func.name()
+    return softmax(ctx, name, meta, x, dim % len(x.sizes), log="log" in kind, safe="_safe" in kind)
+
+
+def softmax(ctx: Context, name: str | None, meta: Meta, x: View, dim: int, *, log: bool = False, safe: bool = False) -> View:
+    """The softmax of ``x`` along ``dim``, of sizes that are not zero, or its logarithm. ``safe``: rows of nothing but -inf give zeros."""
     dtype = wide(x.dtype)
     top = _row_reduce(ctx, x, dim, dtype, "max", lambda at, ext: ctx.load(x, at, ext))
 
@@ -218,16 +223,18 @@ def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) ->
         return op("sub", ctx.load(x, at, ext), ctx.load_broadcast(top, at, ext))
 
     total = _row_reduce(ctx, x, dim, dtype, "sum", lambda at, ext: op("exp", shifted(at, ext)))
-    if "log" in node.func.name():
-        return ctx.pointwise(name, meta, lambda at, ext: op("sub", shifted(at, ext), op("log", ctx.load_broadcast(total, at, ext))))
-    if "_safe" not in node.func.name():
-        return ctx.pointwise(name, meta, lambda at, ext: op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+
+    def logarithm(at: Any, ext: Any) -> Expr:
+        return op("sub", shifted(at, ext), op("log", ctx.load_broadcast(total, at, ext)))
+
+    def share(at: Any, ext: Any) -> Expr:
+        return op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext))
 
     def or_zero(at: Any, ext: Any) -> Expr:
         nothing = op("eq", ctx.load_broadcast(top, at, ext), const(-math.inf, dtype))
-        return op("where", nothing, const(0, dtype), op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+        return op("where", nothing, const(0, dtype), share(at, ext))
 
-    return ctx.pointwise(name, meta, or_zero)
+    return ctx.pointwise(name, meta, logarithm if log else or_zero if safe else share)
 
 
 # ---- normalisations ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..capture.attending import with_dense_attention
 from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Node
 from ..capture.sizes import late_sizes
@@ -15,6 +16,7 @@ from ..ops.arguments import call_argument, plan_output
 
 def lower_to_operators(graph: AtenGraph) -> Lowered:
     """The graph as extern calls alone."""
+    graph = with_dense_attention(graph)
     roles: dict[str, BufferRole] = dict.fromkeys(graph.inputs, "input")
     roles.update(dict.fromkeys(graph.held, "held"))
     roles.update(dict.fromkeys(graph.constants, "constant"))

@@ -7,6 +7,7 @@ a third of the time of a chain of products with one row.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,20 +24,21 @@ def read_early(schedule: Schedule) -> Schedule:
     """The schedule with marks (``Buffer.early``) on the inputs that kernels read while nobody writes them: the step before is a kernel on
     the same device that writes no input of the program, and so no memory that this one has in common with another. What ran before that
     step is done when it starts its successor."""
-    steps: list[Step] = []
-    for before, step in zip([None, *schedule.steps], schedule.steps, strict=False):
-        steps.append(_marked(step, schedule.buffers) if _lets_read(before, step, schedule.buffers) else step)
+    steps = schedule.steps[:1]
+    for before, step in itertools.pairwise(schedule.steps):
+        if isinstance(step, KernelStep) and _lets_read(before, step, schedule.buffers):
+            step = _marked(step, schedule.buffers)
+        steps.append(step)
     return replace(schedule, steps=steps)
 
 
-def _lets_read(before: Step | None, step: Step, buffers: Mapping[str, BufferInfo]) -> bool:
-    if not isinstance(before, KernelStep) or not isinstance(step, KernelStep) or before.device != step.device:
+def _lets_read(before: Step, step: KernelStep, buffers: Mapping[str, BufferInfo]) -> bool:
+    if not isinstance(before, KernelStep) or before.device != step.device:
         return False
     return traits_of(step.device).grid and all(buffers[name].role == "temporary" for name in before.writes())
 
 
-def _marked(step: Step, buffers: Mapping[str, BufferInfo]) -> KernelStep:
-    assert isinstance(step, KernelStep)
+def _marked(step: KernelStep, buffers: Mapping[str, BufferInfo]) -> KernelStep:
     marked = tuple(
         replace(b, early=b.role == "in" and buffers[name].role != "temporary" and (b.numel.constant or 0) >= _LEAST)
         for name, b in zip(step.arguments, step.kernel.buffers, strict=True)

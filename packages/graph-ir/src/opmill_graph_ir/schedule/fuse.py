@@ -78,16 +78,15 @@ class _Fuser:
         self.readers: dict[str, set[int]] = defaultdict(set)
         self.bound: dict[str, int] = {}
         """Size symbols that only data tell, and the operators that make them known."""
+        self.raising: set[int] = set()
+        """Groups that raise for some contents of what they read."""
 
     def place(self, statement: Statement, position: int) -> None:
+        loop = statement if type(statement) is Loop and not self._mutates(statement) else None
+        if loop is not None:
+            self._join_vector_products(loop)
         needs = self._predecessors(statement)
-        target = None
-        if type(statement) is Loop and not self._mutates(statement):
-            self._join_vector_products(statement)
-            for number in sorted(self._candidates(statement), reverse=True):
-                if self._join(self.groups[number], statement, needs, position):
-                    target = number
-                    break
+        target = None if loop is None else self._joined(loop, needs, position)
         if target is None:
             target = len(self.groups)
             axes = statement.axes if type(statement) is Loop else None
@@ -97,6 +96,8 @@ class _Fuser:
             self.alive.append(True)
         if in_order(statement):
             self.last_in_order = target
+        if may_raise(statement):
+            self.raising.add(target)
         self.bound.update(dict.fromkeys(bound_by(statement), target))
         for b in reads_of(statement):
             self.readers[b].add(target)
@@ -123,7 +124,7 @@ class _Fuser:
             needs |= {self.bound[name] for name in needed_by(statement, self.program) if name in self.bound}
         if any(self.program.buffers[b].role != "temporary" for b in writes_of(statement)):
             # when all that is demanded of sizes and values was checked
-            needs |= set(self.bound.values()) | {g.number for g in self.groups if any(map(may_raise, g.members))}
+            needs |= self.raising.union(self.bound.values())
         return needs
 
     def _closure(self, needs: set[int]) -> int:
@@ -155,6 +156,7 @@ class _Fuser:
         for b in group.reads | group.writes:
             self.readers[b] = {into if n == gone else n for n in self.readers[b]}
         self.bound.update((name, into) for name, n in self.bound.items() if n == gone)
+        self.raising = {into if n == gone else n for n in self.raising}
         self.last_in_order = into if self.last_in_order == gone else self.last_in_order
 
     def _vectors(self, number: int) -> set[str]:
@@ -171,6 +173,11 @@ class _Fuser:
             if isinstance(m, Loop)
             for w in m.writes
         )
+
+    def _joined(self, loop: Loop, needs: set[int], position: int) -> int | None:
+        """The number of the group that takes the loop: the last of those that it reads which can."""
+        found = sorted(self._candidates(loop), reverse=True)
+        return next((n for n in found if self._join(self.groups[n], loop, needs, position)), None)
 
     def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:
         others = needs - {group.number}

@@ -25,7 +25,7 @@ from .dce import remove_dead
 from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse
 from .inline import inline
-from .loop import Loop, Program, program_of, reads_of, writes_of
+from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
 from .offsets import shared
 from .rematerialize import reuse_between_phases
 from .unroll import unroll
@@ -189,7 +189,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     for group, outside in zip(groups, needed, strict=True):
         if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
-            steps.append(ExternStep(first))
+            steps.append(ExternStep(first) if first.kernel is None else _launched(first, program))
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
         if combine:
@@ -204,6 +204,14 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             _flush(pending, steps, program)
     _flush(pending, steps, program)
     return steps
+
+
+def _launched(node: Extern, program: Program) -> KernelStep:
+    """An operator that is a kernel."""
+    assert node.kernel is not None
+    arguments = (*(a.buffer for a in buffer_args(node.args)), *(r for r in node.results if r is not None))
+    device = program.buffers[arguments[-1]].device
+    return KernelStep(node.kernel, arguments, (), node.origin, device, (node.source,) if node.source else ())
 
 
 def _flush(pending: list[tuple[Nest, tuple[str, ...]]], steps: list[Step], program: Program) -> None:

@@ -139,6 +139,7 @@ def _call(node: Extern) -> str:
     notes += [f"bodies={len(node.bodies)}"] if node.bodies else []
     notes += ["draws=True"] if node.draws else []
     notes += [f"source={node.source!r}"] if node.source else []
+    notes += [f"kernel={node.kernel.name!r}"] if node.kernel is not None else []
     left = ", ".join("_" if r is None else r for r in node.results)
     told = f"; {', '.join(notes)}" if notes else ""
     return f"call {left or 'nothing'} = {node.op} ({', '.join(arguments)}){told}{_comment(node.origin)}"
@@ -339,6 +340,7 @@ class _Parser(ExpressionParser):
         given = called(f"f{shown}")
         told = notes(remarks)
         assert "bodies" not in told, "bodies of control operators have no text"
+        assert "kernel" not in told, "kernels have a text of their own"
         results = () if left == "nothing" else tuple(None if r == "_" else r for r in left.split(", "))
         return Extern(
             op,

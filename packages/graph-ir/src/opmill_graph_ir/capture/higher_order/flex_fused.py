@@ -1,0 +1,168 @@
+"""``flex_attention`` as one operator of the graph, with a gradient of its own: scores are never in memory, forwards and backwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors import FakeTensor
+from opmill_runtime_cache.devices.registry import traits_of
+
+from ..attending import AttentionOperator
+from ..bodies import body, outputs_of
+from ..graph import AtenGraph, Meta
+from ..record import Recorder
+from .flex_dense import Mods, attend
+from .operands import Differentiable, gradients_of
+
+_WIDTHS = (16, 32, 64, 128, 256)
+"""Head dimensions that tiles are made of."""
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def can_fuse(mods: Mods, query: Any, key: Any, value: Any, scale: Any) -> bool:
+    """Whether there is a kernel for such tensors. Gradients of what the functions read are torch's to find."""
+    tensors = (query, key, value)
+    if not traits_of(query.device.type).matrix_units or query.dtype not in _DTYPES or any(t.dtype != query.dtype for t in tensors):
+        return False
+    if not all(isinstance(t, torch.Tensor) for t in mods.tensors) or any(type(n) is not int for t in tensors for n in t.shape):
+        return False
+    if any(t.device != query.device and t.dim() for t in mods.tensors) or any(t._has_symbolic_sizes_strides for t in mods.tensors):
+        return False
+    if (
+        any(0 in t.shape for t in tensors)
+        or query.size(3) not in _WIDTHS
+        or value.size(3) not in _WIDTHS
+        or type(scale) not in (int, float)
+    ):
+        return False
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in mods.tensors))
+
+
+def fused(mods: Mods, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any, Any]:
+    """As ``attend``, for keys and values of as many batches as the query."""
+    tensors = (query, key, value, *mods.tensors)
+    if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        out, sums, largest = _forward(mods, tensors, scale)
+        return out, sums, largest
+
+    def forward(given: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        out, sums, largest = _forward(mods, given, scale)
+        return (out, sums, largest), (out, sums)
+
+    def backward(saved: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+        *given, out, sums = saved
+        if gradients[2] is not None:
+            found = _dense_gradients(mods, given, gradients, scale)
+        else:
+            found = _backward(mods, given, out, sums, gradients, scale)
+        return [g if t.requires_grad else None for t, g in zip(tensors, (*found, *(None for _ in mods.tensors)), strict=True)]
+
+    out, sums, largest = Differentiable.apply(forward, backward, *tensors)
+    return out, sums, largest
+
+
+def _forward(mods: Mods, tensors: Sequence[Any], scale: float) -> list[FakeTensor]:
+    recorder = mods.run.recorder
+
+    def dense(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
+        return attend(mods.inside(inner, fakes[3:]), fakes[0], fakes[1], fakes[2], scale)
+
+    graph = body(recorder, dense, tensors)
+    operator = AttentionOperator(False, scale, graph, *_functions(mods, tensors))
+    return _recorded(recorder, operator, tensors)
+
+
+def _backward(mods: Mods, tensors: Sequence[Any], out: Any, sums: Any, gradients: Sequence[Any], scale: float) -> list[FakeTensor]:
+    """A score's gradient is its weight times what the output's gradient makes of its value, less the same of the whole row."""
+    gradient = torch.zeros_like(out) if gradients[0] is None else gradients[0].to(out.dtype)
+    rows = (gradient.float() * out.float()).sum(-1)
+    if gradients[1] is not None:
+        rows = rows - gradients[1] / math.log(2)
+    given = [*tensors[:3], gradient, sums, rows, *tensors[3:]]
+
+    def dense(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
+        query, key, value, gradient, sums, rows, *others = fakes
+        return _gradients(mods.inside(inner, others), query, key, value, gradient, sums, rows, scale)
+
+    def slope(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
+        return [_slope(mods.inside(inner, fakes[2:]), fakes[0], fakes[1])]
+
+    recorder = mods.run.recorder
+    graph = body(recorder, dense, given, differentiate=True)
+    scores = [_scores(recorder, tensors) for _ in range(2)]
+    slopes = body(recorder, slope, [*scores, *tensors[3:]], differentiate=True)
+    operator = AttentionOperator(True, scale, graph, *_functions(mods, tensors), slopes)
+    return _recorded(recorder, operator, given, 6)
+
+
+def _functions(mods: Mods, tensors: Sequence[Any]) -> tuple[AtenGraph, AtenGraph]:
+    """The user's functions as graphs of all scores."""
+    recorder = mods.run.recorder
+    scores = _scores(recorder, tensors)
+
+    def changed(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
+        return [mods.inside(inner, fakes[1:]).changed(fakes[0])]
+
+    def kept(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
+        return [mods.inside(inner, fakes).kept(scores.shape, scores.device).to(torch.bool)]
+
+    return body(recorder, changed, [scores, *tensors[3:]]), body(recorder, kept, tensors[3:])
+
+
+def _scores(recorder: Recorder, tensors: Sequence[Any]) -> FakeTensor:
+    """A fake of all scores."""
+    query, key = tensors[:2]
+    _, heads, queries, keys = sizes = (*query.shape[:3], key.size(2))
+    return recorder.fake_of(Meta("float32", sizes, (heads * queries * keys, queries * keys, keys, 1), str(query.device)))
+
+
+def _recorded(recorder: Recorder, operator: AttentionOperator, tensors: Sequence[Any], own: int = 3) -> list[FakeTensor]:
+    fakes = [recorder.fake_of(meta) for meta in outputs_of(operator.dense)]
+    recorder.record(operator, [*tensors[:own], list(tensors[own:])], fakes)
+    return fakes
+
+
+# ---- by torch's operators --------------------------------------------------------------------------------------------------
+
+
+def _slope(mods: Mods, scores: Any, gradient: Any) -> Any:
+    """The gradient of scores, given that of the changed ones."""
+    with torch.enable_grad():
+        scores = scores.detach().requires_grad_()
+        changed = mods.changed(scores)
+        [found] = gradients_of([changed], [gradient], [scores])
+    return found
+
+
+def _gradients(mods: Mods, query: Any, key: Any, value: Any, gradient: Any, sums: Any, rows: Any, scale: float) -> tuple[Any, Any, Any]:
+    """The gradients of query, key and value; ``sums`` and ``rows`` as of the operator."""
+    with torch.no_grad():
+        shared = query.size(1) // key.size(1)
+        keys, values = (torch.repeat_interleave(t.float(), shared, dim=1) for t in (key, value))
+        scores, changed = mods.scores(query, keys, scale)
+        sums = torch.where(sums == -math.inf, math.inf, sums * math.log(2))
+        weights = (changed - sums.unsqueeze(-1)).exp()
+        weighted = weights * (gradient.float() @ values.transpose(-2, -1) - rows.unsqueeze(-1))
+    inner = _slope(mods, scores, weighted)
+    with torch.no_grad():
+        found = inner @ keys * scale, inner.transpose(-2, -1) @ query.float() * scale, weights.transpose(-2, -1) @ gradient.float()
+        grouped = [t.unflatten(1, (key.size(1), shared)).sum(2) for t in found[1:]]
+        by_query, by_key, by_value = (t.to(query.dtype) for t in (found[0], *grouped))
+        return by_query, by_key, by_value
+
+
+def _dense_gradients(mods: Mods, tensors: Sequence[Any], gradients: Sequence[Any], scale: float) -> list[Any]:
+    """Also where largest scores have gradients: few programs ask for that."""
+    with torch.enable_grad():
+        leaves = [t.detach().requires_grad_() for t in tensors[:3]]
+        query, key, value = leaves
+        outputs = attend(mods, query, key, value, scale)
+        pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None]
+        return gradients_of([o for o, _ in pairs], [g for _, g in pairs], leaves)
+
+
+__all__ = ["can_fuse", "fused"]
