@@ -118,6 +118,11 @@ CASES: dict[str, Callable[..., Any]] = {
         F.linear(x, torch.ones(4, 8)),
         torch.addmm(x[0], x[0], x[0].t() @ x[0]),
     ),
+    "triangles": lambda x: (
+        torch.linalg.solve_triangular(x.transpose(1, 2) @ x, x.transpose(1, 2), upper=True),
+        torch.linalg.solve_triangular(x[0].T @ x[0], x, upper=False, left=False, unitriangular=True),
+        torch.linalg.solve_triangular(x @ x.transpose(1, 2), x[:1], upper=True),
+    ),
     "joined": lambda x: (
         torch.cat([x, x[:, 1:]], 1),
         torch.stack([x, x], 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import types
@@ -144,6 +145,32 @@ def test_switches_to_ignore() -> None:
 
 def test_all_switches_are_native_for_this_torch() -> None:
     assert all(probe.has_switch(name) for name in (*probe._SYMBOLS, "forced_eager") if name not in ("global_context", "requires_grad"))
+
+
+BEGUN_UNDER_A_DEFAULT_DEVICE = """
+import torch
+torch.set_default_device({device!r})
+from opmill_guards import GuardSet, probe
+from opmill_guards.kinds import global_state
+assert probe.configure(), "tensors are checked in Python"
+guards, asked = GuardSet([global_state.capture()]), []
+for name, read in global_state.READERS.items():
+    global_state.READERS[name] = lambda name=name, read=read: (asked.append(name), read())[1]
+tree = guards.native(())
+assert tree.check() and not asked, asked
+torch.set_default_device("meta")
+assert not tree.check()
+torch.set_default_device(None)
+assert not tree.check()
+with torch.device({device!r}):
+    assert tree.check()
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_a_process_that_has_a_default_device_from_its_start_is_checked_natively(device: str) -> None:
+    program = BEGUN_UNDER_A_DEFAULT_DEVICE.format(device=device)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_explains() -> None:

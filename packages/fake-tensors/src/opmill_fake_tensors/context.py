@@ -107,6 +107,8 @@ class FakeContext(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.sizes = sizes
         self.data = data
+        self.drawn: list[torch.device | torch.Generator] = []
+        """The generators that operators have taken random numbers from: of their devices, or their own."""
         self._contents = Contents()
         self._python_dispatcher: list[Any] = []
         self._inside = 0
@@ -292,6 +294,8 @@ class FakeContext(TorchDispatchMode):
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
         device = call.place(op, meta_kwargs)
+        if op.draws(args, kwargs):
+            self._note_drawn(device, (*args, *kwargs.values()))
         if op.check is not None:
             with no_dispatch():
                 op.check(*metas, **meta_kwargs)
@@ -342,6 +346,14 @@ class FakeContext(TorchDispatchMode):
             elif self.knows_filled and op.base_name in known.FILLING:
                 known.attach_filled(op, args, kwargs, out)
         return call.tied(out)
+
+    def forget_tensors(self) -> None:
+        """Of the tensors that fakes stand for nothing is kept, so that nobody finds weak references to them."""
+        self._by_id.clear()
+
+    def _note_drawn(self, device: torch.device, args: Sequence[Any]) -> None:
+        own: list[Any] = [arg for arg in args if isinstance(arg, torch.Generator)]
+        self.drawn += [each for each in own or [device] if each not in self.drawn]
 
     def _infer(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with no_dispatch():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,9 @@ _MEASURED = tuple(
 )
 """Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""
 
+_DROPPING = ("dropout_p", "dropout", "train")
+"""Arguments of operators that draw numbers unless one of these is 0 or False."""
+
 Geometry = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 _memo: dict[Any, Any] = {}
@@ -73,6 +76,7 @@ class Operator:
         self.pure = (
             torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable and not self.exchanges
         )
+        self._may_draw = torch.Tag.nondeterministic_seeded in tags and self.base_name != "_fused_sdp_choice"
         self.wants_tensor = bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor"
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
@@ -107,6 +111,13 @@ class Operator:
         """Made in C++, out of nothing but geometry."""
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
+
+    def draws(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call takes random numbers from a generator of torch's. One with a dropout of nothing does not."""
+        if not self._may_draw:
+            return False
+        given = {**{name: args[i] for name, i in self.positions.items() if i < len(args)}, **kwargs}
+        return all(given.get(name) != 0 for name in _DROPPING if name in self.positions and name in given)
 
     def data_dependent(self, args: Sequence[Any]) -> bool:
         """Whether the result cannot be known from shapes."""

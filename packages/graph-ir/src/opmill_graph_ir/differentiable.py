@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from opmill_runtime_cache import _native
 from opmill_runtime_cache.devices.registry import types
 
 from .errors import GraphError
@@ -28,17 +29,21 @@ class Past:
     versions: int = 0
 
     @staticmethod
-    def of(layout: Layout, tensors: Sequence[Any], held: Sequence[torch.Tensor], saved: Set[int]) -> Past:
-        """Before the call. ``tensors`` are its inputs, then ``held``; ``saved``: which inputs autograd keeps."""
+    def of(layout: Layout, tensors: tuple[Any, ...], held: Sequence[torch.Tensor], saved: bytes) -> Past:
+        """Before the call. ``tensors`` are its inputs, then ``held``; ``saved``: which inputs autograd keeps, a byte each."""
         sources = {"input": tensors, "held": held} if layout.before else {}
+        inputs = _native.references(tensors, layout.inputs, saved)
         return Past(
-            [
-                weakref.ref(t) if isinstance(t, torch.Tensor) and (k in saved or _is_leaf(t)) else t
-                for k, t in enumerate(tensors[: layout.inputs])
-            ],
+            _references(tensors, saved) if inputs is None else inputs,
             [sources[kind][k].clone() for kind, k in layout.before],
             torch.get_rng_state() if layout.replay.random else None,
         )
+
+
+def _references(tensors: Sequence[Any], saved: bytes) -> list[Any]:
+    """Where native code knows no tensors."""
+    pairs = zip(tensors, saved, strict=False)
+    return [weakref.ref(t) if isinstance(t, torch.Tensor) and (kept or _is_leaf(t)) else t for t, kept in pairs]
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
@@ -46,9 +51,11 @@ def _is_leaf(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and tensor.is_leaf
 
 
-def versions_of(layout: Layout, inputs: Sequence[Any], held: Sequence[torch.Tensor]) -> int:
+def versions_of(layout: Layout, inputs: tuple[Any, ...], held: tuple[torch.Tensor, ...]) -> int:
     """Changes with every write to a tensor that the graph itself does not write."""
-    found = sum([t._version for t in (*inputs, *held) if isinstance(t, torch.Tensor) and not t.is_inference()])
+    found = _native.versions(inputs, held)
+    if found is None:
+        found = sum([t._version for t in (*inputs, *held) if isinstance(t, torch.Tensor) and not t.is_inference()])
     if not layout.written:
         return found
     sources = {"input": inputs, "held": held}
@@ -58,7 +65,7 @@ def versions_of(layout: Layout, inputs: Sequence[Any], held: Sequence[torch.Tens
 def again(
     layout: Layout,
     module: torch.fx.GraphModule,
-    held: Sequence[torch.Tensor],
+    held: tuple[torch.Tensor, ...],
     past: Past,
     saved: Mapping[int, torch.Tensor],
     gradients: Mapping[int, torch.Tensor | None],
@@ -75,7 +82,7 @@ def again(
     problem = layout.replay.obstacle
     if not problem and any(t is None for t in inputs):
         problem = "an input is gone"
-    if not problem and versions_of(layout, inputs, held) != past.versions:
+    if not problem and versions_of(layout, tuple(inputs), held) != past.versions:
         problem = "an input or a parameter was written in place since"
     if problem:
         raise GraphError("GI007", "a compiled graph cannot be differentiated twice", why=problem, hint="leave this part uncompiled")
@@ -98,7 +105,7 @@ def again(
 def _run(
     module: torch.fx.GraphModule,
     inputs: Sequence[Any],
-    held: Sequence[torch.Tensor],
+    held: tuple[torch.Tensor, ...],
     stand_ins: Sequence[torch.Tensor],
     layout: Layout,
     past: Past,

@@ -40,7 +40,8 @@ class TrainingGraph:
         module: torch.fx.GraphModule,
     ) -> None:
         self.layout, self.forward, self.held, self.module = layout, forward, tuple(held), module
-        self.saved_inputs = frozenset(k for kind, k in layout.saved if kind == "input")
+        saved = {k for kind, k in layout.saved if kind == "input"}
+        self.saved_inputs = bytes(k in saved for k in range(layout.inputs))
         plans = iter(backwards)
         parts = layout.parts if layout.tangents else ()
         self.behind = [_Behind(self, part, None if part.spent else next(plans)) for part in parts]
@@ -73,21 +74,19 @@ class _Behind:
     are, as positions among inputs and held tensors; ``reach``: for each gradient, which of the part's tangents it is made of."""
 
     __slots__ = (
-        *(
-            "backward",
-            "dtypes",
-            "graph",
-            "outputs",
-            "owners",
-            "part",
-            "reach",
-            "saved",
-            "staged",
-            "strides",
-            "symbols",
-            "tangents",
-            "usual",
-        ),
+        "backward",
+        "dtypes",
+        "graph",
+        "outputs",
+        "owners",
+        "part",
+        "reach",
+        "saved",
+        "staged",
+        "strides",
+        "symbols",
+        "tangents",
+        "usual",
     )
 
     def __init__(self, graph: TrainingGraph, part: Part, backward: Any) -> None:
@@ -130,6 +129,8 @@ class _Call:
         graph, layout, tensors, outputs = self.graph, self.graph.layout, self.tensors, self.outputs
         inputs = tensors[: layout.inputs]
         self.past = Past.of(layout, tensors, graph.held, graph.saved_inputs)
+        told: dict[str, Sequence[Any]] = {"input": tensors, "held": graph.held}
+        before = [_version(told[kind][k]) for kind, k in layout.written]
         outputs += graph.forward(*inputs)
         for k, output in enumerate(outputs[: layout.outputs]):
             if (
@@ -137,18 +138,22 @@ class _Call:
             ):  # autograd forbids writes to views that are made here, where it does not look
                 outputs[k] = output.detach()
         if layout.written or layout.aliases:
-            self._tell({"input": tensors, "held": graph.held, "output": outputs})
+            self._tell({**told, "output": outputs}, before)
         self.past.versions = versions_of(layout, inputs, graph.held)
 
-    def _tell(self, sources: Mapping[str, Sequence[Any]]) -> None:
+    def _tell(self, sources: Mapping[str, Sequence[Any]], before: Sequence[int]) -> None:
         """Autograd, what was written behind its back, and which results share memory."""
         layout, outputs = self.graph.layout, self.outputs
-        for kind, k in layout.written:
-            if not sources[kind][k].is_inference():
+        for (kind, k), version in zip(layout.written, before, strict=True):
+            if not sources[kind][k].is_inference() and version == sources[kind][k]._version:  # what kernels write is counted
                 torch.autograd.graph.increment_version(sources[kind][k])
         for k, kind, leader in layout.aliases:
             tracked = kind == "output" and any(t.output == leader for t in layout.tangents)
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -119,6 +119,12 @@ THROUGH_VIEWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tenso
     "as uint8": (reals, lambda y: y.view(torch.uint8)[:, 3].bitwise_and_(0x7F)),
     "unfold": (reals, lambda y: y.unfold(0, 2, 2)[1].mul_(2)),
     "unfold with gaps": (reals, lambda y: y.t().unfold(-1, 1, 3).mul_(2)),
+    **{
+        f"unfold {size} {step} of imaginary parts": (complexes, lambda y, size=size, step=step: y.imag.unfold(0, size, step)[0].mul_(7))
+        for size, step in ((1, 1), (2, 2), (3, 3), (2, 4), (1, 9), (2, 3), (4, 4))
+    },
+    "unfold of every second": (reals, lambda y: y[::2].t().unfold(1, 2, 3).add_(7)),
+    "unfold of a row": (complexes, lambda y: y.real[None].unfold(0, 1, 3).add_(7)),
     "expand": (reals, lambda y: y[:1].expand(1, -1, 2)[0].mul_(2)),
 }
 

@@ -208,6 +208,46 @@ def test_outputs_without_gradient_share_memory_as_in_eager(twins):
     twins(Of2(lambda m, x, y: (x * m.b, y[1], x.detach())), XG, X).same(use, XG, X)
 
 
+HANDED_ON = {
+    "the tangent itself": lambda m, x: x + 1,
+    "the tangent of two": lambda m, x: x + m.w[:3],
+    "a part each": lambda m, x: torch.cat([x, m.w]),
+    "columns each": lambda m, x: torch.cat([x, m.w[:3]], 1),
+    "every second": lambda m, x: torch.stack([x, m.w[:3]], -1),
+    "one value for a row": lambda m, x: (x + m.b).sum(1),
+    "transposed": lambda m, x: x.t().contiguous(),
+    "a part each of a value": lambda m, x: torch.cat([x, m.w]) * 2,
+    "columns each of a value": lambda m, x: torch.cat([x, m.w[:3]], 1) * 2,
+    "one value": lambda m, x: (x + m.w[:3]) * 2,
+}
+
+
+@pytest.mark.parametrize("what", HANDED_ON)
+def test_gradients_lie_in_tangents_and_in_each_other_as_in_eager(what, twins):
+    def use(call, module, inputs):
+        out = call(*inputs)
+        tangent = torch.randn(out.shape)
+        towards = [*inputs, module.w, module.b]
+        found = [g for g in torch.autograd.grad(out, towards, tangent, allow_unused=True) if g is not None]
+        same = [g is tangent for g in found]
+        strides = [g.stride() for g in found]
+        lie = [a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in (tangent, *found) for b in found]
+        for _ in range(2):
+            call(*inputs).backward(tangent.clone())
+        return [*found, *grads(module, inputs), same, strides, lie]
+
+    twins(Of(HANDED_ON[what]), XG).same(use, XG)
+
+
+def test_gradients_of_two_views_of_one_value_are_summed_up_apart(twins):
+    """Eager's lie in the same memory, and each takes what the other sums up."""
+    pair = twins(Of(lambda m, x: (x.view(12) + m.w[:3].view(12)) * 2), XG)
+    given = XG.detach().clone().requires_grad_()
+    for _ in range(2):
+        pair.call(given).sum().backward()
+    assert given.grad.eq(4).all() and pair.module.w.grad[:3].eq(4).all()
+
+
 ALIASES = {
     "an input": lambda m, x: (x, x * m.b),
     "nothing but an input": lambda m, x: x,

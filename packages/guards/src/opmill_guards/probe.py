@@ -297,9 +297,9 @@ def has_switch(name: str) -> bool:
 
 
 def _quiet(torch: Any) -> bool:
-    """Whether tensors made now are ordinary ones: no mode is on that would make others of them."""
+    """Whether tensors made now, torch function modes aside, are ordinary ones: no other mode is on that would make others of them."""
     c = torch._C
-    return not (c._len_torch_function_stack() or c._len_torch_dispatch_stack() or c._functorch.peek_interpreter_stack() is not None)
+    return not (c._len_torch_dispatch_stack() or c._functorch.peek_interpreter_stack() is not None)
 
 
 _outcome: dict[str, bool] = {}
@@ -327,7 +327,10 @@ def configure() -> bool:
         "check_tensor": holds,
     }
     quiet = _quiet(torch)
-    with torch.inference_mode(False):
+    with (
+        torch.inference_mode(False),
+        torch._C.DisableTorchFunction(),
+    ):  # a default device is a mode, which many programs are in from their start
         layout = _find_layout() if quiet else None
         symbols = {name: _address(name) for name in _SYMBOLS if name != "requires_grad"}
         if not symbols["global_context"]:

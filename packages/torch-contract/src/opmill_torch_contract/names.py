@@ -57,6 +57,14 @@ NAMES: tuple[Row, ...] = (
         "torch.ops.mkldnn._convolution_pointwise torch.ops.mkldnn._is_mkldnn_bf16_supported torch.ops.mkldnn._linear_pointwise "
         "torch.ops.mkldnn._reorder_convolution_weight torch.ops.mkldnn._reorder_linear_weight",
     ),
+    *rows(
+        "programs whose graph fails in a backend of torch's do not run in its place",
+        "torch._C._autograd._unsafe_set_version_counter",
+    ),
+    *rows(
+        "results that autograd does not allow to be written may be written",
+        "torch._C._autograd.CreationMeta torch._C._autograd._get_creation_meta torch._C._autograd._set_creation_meta",
+    ),
     *rows("collectives are not waited for where they have to be", "torch.ops._c10d_functional.wait_tensor"),
     *rows(
         "functions of torch.distributed end the graph",
@@ -69,6 +77,7 @@ NAMES: tuple[Row, ...] = (
         "torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack torch._C._get_function_stack_at "
         "torch._C._is_torch_function_enabled "
         "torch._C._is_torch_function_all_disabled torch._C._is_torch_function_mode_enabled torch._C._get_tracing_state "
+        "torch._C.DisableTorchFunction "
         "torch._C._is_any_autocast_enabled torch.autograd.forward_ad._current_level torch.fx._symbolic_trace.is_fx_symbolic_tracing "
         "torch.utils._device.DeviceContext torch.utils._device._device_constructors",
         required=True,

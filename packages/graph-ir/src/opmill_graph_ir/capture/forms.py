@@ -157,7 +157,8 @@ def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, A
         given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
         return _FUNCTIONAL[op.name], given, {k: v for k, v in kwargs.items() if all(k != a.name for a in rest)}
     packets = getattr(torch.ops, namespace)
-    into = namespace == "aten" and all(a.kwarg_only for a in func._schema.arguments if a.is_write)  # as sort's "values" and "indices"
+    of_lists = sum(a.is_write and str(a.type) == "List[Tensor]" for a in func._schema.arguments) > 1  # a graph has no lists of lists
+    into = namespace == "aten" and not of_lists and all(a.kwarg_only for a in func._schema.arguments if a.is_write)  # as sort's "values"
     if into or "out" in op.overload or "out" in kwargs:
         kept = {k: v for k, v in kwargs.items() if k not in op.writes}
         packet = getattr(packets, name)
@@ -170,12 +171,12 @@ def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, A
         return aten.zeros_like.default, list(args), {}
     elif name == "fill_":
         return aten.fill.Scalar if op.overload == "Scalar" else aten.fill.Tensor, list(args), kwargs
-    elif name.endswith("_"):
+    elif name.endswith("_") and not of_lists:
         found = _named_alike(func, getattr(packets, _IN_PLACE.sub(r"__\1__", name) if name.endswith("__") else name[:-1], None))
         if found is not None:
             named = {**dict(zip((a.name for a in func._schema.arguments), args)), **kwargs}
             ordered = [named.pop(a.name) for a in found._schema.arguments if not a.kwarg_only and a.name in named]
             return found, ordered, named
-    if namespace not in ("aten", "prims") and (form := functional_form(func, written)) is not None:
+    if (namespace not in ("aten", "prims") or of_lists) and (form := functional_form(func, written)) is not None:
         return form, list(args), kwargs
     raise GraphError("GI002", f"{func.name()} writes and has no functional form")

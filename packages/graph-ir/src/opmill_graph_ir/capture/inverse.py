@@ -1,15 +1,16 @@
 """Inverses of views: given the outer value and the new content of a view of it, the operator that gives the new outer value.
 
-Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs), or None
-where one element of the outer value is many of the view."""
+Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs), several
+of these where it takes more than one operator, or None where one element of the outer value is many of the view."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from .graph import Meta, Value
 
@@ -27,6 +28,13 @@ def shares_elements(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 _Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+_MOST_POSITIONS = 64
+
+
+class Earlier(Struct, frozen=True):
+    """What the call of this number has given, among those that an inverse consists of."""
+
+    number: int
 
 
 def _reshape(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
@@ -87,14 +95,29 @@ def _expand(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs:
     return None if math.prod(rest[0][:added]) != 1 or any(grown) else _reshape(outer, base, new, rest, kwargs, item)
 
 
-def _unfold(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call | None:
-    """Windows that lie apart."""
+def _unfold(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> list[_Call] | None:
+    """Windows that lie apart, by position in them: what is below may have other strides than the memory that the program sees."""
     dim, size, step = rest
-    if not outer.sizes or size > step:
+    if not outer.sizes or size > step or (size > _MOST_POSITIONS and size != step):
         return None
-    dim, sizes, strides = dim % len(outer.sizes), list(outer.sizes), list(outer.strides)
-    sizes[dim], strides[dim] = (sizes[dim] - size) // step + 1, strides[dim] * step
-    return aten.as_strided_scatter.default, (base, new, [*sizes, size], [*strides, outer.strides[dim]]), {}
+    dim = dim % len(outer.sizes)
+    count = (outer.sizes[dim] - size) // step + 1
+    if size != step:
+        calls: list[_Call] = []
+        for k in range(size):
+            below: Value | Earlier = base if k == 0 else Earlier(2 * k - 1)
+            calls.append((aten.select.int, (new, len(outer.sizes), k), {}))
+            calls.append((aten.slice_scatter.default, (below, Earlier(2 * k), dim, k, k + (count - 1) * step + 1, step), {}))
+        return calls
+    order = list(range(len(outer.sizes)))
+    order.insert(dim + 1, len(outer.sizes))
+    sizes = list(outer.sizes)
+    sizes[dim] = count * size
+    return [
+        (aten.permute.default, (new, order), {}),
+        (aten.reshape.default, (Earlier(0), sizes), {}),
+        (aten.slice_scatter.default, (base, Earlier(1), dim, 0, count * size), {}),
+    ]
 
 
 def _view_as_real(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
@@ -115,6 +138,14 @@ def _conj(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: d
 
 def _neg_view(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
     return aten.neg.default, (new,), {}
+
+
+def inverted(found: _Call | list[_Call], run: Callable[..., str]) -> str:
+    """The name of the new outer value. ``run(func, args, kwargs)`` records a call and names its result."""
+    made: list[Value] = []
+    for func, args, kwargs in found if isinstance(found, list) else [found]:
+        made.append(Value(run(func, tuple(made[arg.number] if isinstance(arg, Earlier) else arg for arg in args), kwargs)))
+    return made[-1].name
 
 
 INVERSES = {

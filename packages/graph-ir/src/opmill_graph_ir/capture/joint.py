@@ -12,7 +12,7 @@ import torch
 from opmill_fake_tensors import FakeTensor, no_hooks_on_saved_tensors
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import like as strides_like
-from opmill_runtime_cache.devices.registry import types
+from opmill_runtime_cache.devices.registry import traits_of, types
 
 from ..errors import GraphError
 from ..wrapped import INSIDE
@@ -104,7 +104,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         graph = finish(recorder, [*items, *gradients], example_inputs)
         if any(isinstance(o, OutputTensor) and o.dtype for o in graph.outputs):
             raise GraphError("GI003", "an output of a graph with gradients that is a view of another element type")
-    _layout_gradients(graph, len(items))
+    _layout_gradients(graph, len(items), len(tangents))
     _forget_running_statistics(graph)
     keep_as_truths(graph)
     clean(graph)
@@ -283,19 +283,48 @@ def has_own_way(view: FakeTensor, root: FakeTensor) -> bool:
     return step not in (None, root.grad_fn)
 
 
-def _layout_gradients(graph: AtenGraph, first: int) -> None:
-    """A gradient that is a bare input of the graph (a tangent, say) becomes a tensor of its own: eager's are, too."""
-    outside = {*graph.inputs, *graph.held}
-    taken: set[str] = set()
+def _layout_gradients(graph: AtenGraph, first: int, tangents: int) -> None:
+    """Gradients that are, or lie in, another tensor. Of a tangent (the last ``tangents`` inputs) they are that itself or views of it, as in
+    eager, and of one value they are views where these have no element in common; all others become tensors of their own: gradients are
+    summed up in place. So do those on devices, where a recorded graph has to own what it gives."""
+    given = {*graph.inputs[len(graph.inputs) - tangents :]}
+    outside = {*graph.inputs, *graph.held} - given
+    taken: dict[str, list[OutputTensor]] = {}
     for k in range(first, len(graph.outputs)):
         out: Output = graph.outputs[k]
         if not isinstance(out, OutputTensor):
             continue
-        name = out.value
-        if name not in outside and name not in taken:
-            taken.add(name)
+        name, on_host = out.value, traits_of(graph.metas[out.value].device).host
+        if name in given and on_host:
+            continue
+        others = taken.setdefault(name, [])
+        if name not in outside and name not in given and (not others or (on_host and all(_apart(out, other) for other in others))):
+            others.append(out)
             continue
         fresh = f"{name}_copy{k}"
         graph.metas[fresh] = graph.metas[name]
         graph.nodes.append(Node(aten.clone.default, (Value(name),), {}, (fresh,), BACKWARD))
         graph.outputs[k] = OutputTensor(fresh, out.sizes, out.strides, out.offset)
+
+
+def _apart(one: OutputTensor, other: OutputTensor) -> bool:
+    """Whether two views of a value are known to have no element in common: both are boxes in the same grid of strides, and lie beside each
+    other along one of its axes."""
+    if one.sizes is None or other.sizes is None or one.strides is None or one.strides != other.strides:
+        return False
+    numbers = (*one.sizes, *other.sizes, *one.strides, one.offset, other.offset)
+    if not all(type(n) is int for n in numbers):
+        return False
+    axes = sorted(zip(one.strides, one.sizes, other.sizes, strict=True), reverse=True)
+    places, apart, room = [one.offset, other.offset], False, None
+    for stride, *sizes in axes:
+        if stride <= 0:
+            return False
+        starts = [place // stride for place in places]
+        places = [place % stride for place in places]
+        ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+        if room is not None and max(ends) * stride > room:
+            return False  # a row reaches into the next
+        apart |= ends[0] <= starts[1] or ends[1] <= starts[0]
+        room = stride
+    return apart

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
 from .forms import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
-from .inverse import INVERSES
+from .inverse import INVERSES, inverted
 from .memory_views import calls_from, geometry, run_of_strides
 from .places import Origins
 from .policies import Policy, judged
@@ -219,10 +219,10 @@ class Recorder(FakeContext):
         return self._own(fake, name, outside=True)
 
     def lift(self, fresh: torch.Tensor) -> FakeTensor:
-        fake = super().lift(fresh)
-        graph = self.state.graph
+        fake, graph = super().lift(fresh), self.state.graph
         name = f"c{len(graph.constants)}"
-        graph.constants[name] = fresh.detach().clone()
+        with torch._C._DisableTorchDispatch():  # or a recorder around this one makes a fake of it
+            graph.constants[name] = fresh.detach().clone()
         return self._own(fake, name)
 
     def _own(self, fake: FakeTensor, name: str, outside: bool = False) -> FakeTensor:
@@ -243,17 +243,15 @@ class Recorder(FakeContext):
         """The current value of a fake; views are replayed where their base was written since."""
         track = self.track(fake)
         if track.version != track.base.version:
-            track.value = self._replay(track.base, track.chain)[-1][1]
-            track.version = track.base.version
+            track.value, track.version = self._replay(track.base, track.chain)[-1][1], track.base.version
         return Value(track.value)
 
     def _replay(self, base: Memory, chain: Sequence[_Step]) -> list[tuple[FakeTensor, str]]:
         """The fakes and values along the chain, the base's first."""
         out: list[tuple[FakeTensor, str]] = [(base.root, base.value)]
         for step in chain:
-            fake, value = out[-1]
-            result = super().run(step.func, (fake, *step.rest), dict(step.kwargs))
-            names = self._emit(step.func, (Value(value), *step.rest), dict(step.kwargs), result)
+            result = super().run(step.func, (out[-1][0], *step.rest), dict(step.kwargs))
+            names = self._emit(step.func, (Value(out[-1][1]), *step.rest), dict(step.kwargs), result)
             out.append((result if step.item is None else result[step.item], names[step.item or 0]))
         return out
 
@@ -264,30 +262,32 @@ class Recorder(FakeContext):
         if base.by_strides and base.root.requires_grad and torch.is_grad_enabled():
             raise GraphError("GI003", "a write to memory that is differentiated and has views by strides", where=self.state.origin)
         if track.chain:
-            along = self._replay(base, track.chain[:-1])
-            for (outer, outer_value), step in zip(reversed(along), reversed(track.chain), strict=True):
-                inverse = INVERSES.get(step.func.name())
-                found = inverse and inverse(
-                    _torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item
-                )
+            for (outer, outer_value), step in zip(reversed(self._replay(base, track.chain[:-1])), reversed(track.chain), strict=True):
+                given = _torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item
+                found = INVERSES.get(step.func.name(), lambda *_: None)(*given)
                 if found is None:
                     raise GraphError("GI003", f"a write through a view made by {step.func.name()}", where=self.state.origin)
-                func, args, kwargs = found
-                result = super().run(func, self._as_fakes(args, {outer_value: outer, value: self._fake_like(value)}), kwargs)
-                [value] = self._emit(func, args, kwargs, result)
+                value = inverted(found, partial(self._run_on, {outer_value: outer, value: self._fake_like(value)}))
             if self.state.graph.metas[value] != meta_of(base.root):
                 [value] = self._emit(aten.clone.default, (Value(value),), {}, base.root)
         base.value, base.version, base.written = value, base.version + 1, True
         track.value, track.version = (value if not track.chain else track.value), (base.version if not track.chain else track.version)
+
+    def _run_on(self, fakes: dict[str, FakeTensor], func: Any, args: Any, kwargs: dict[str, Any]) -> str:
+        result = super().run(func, self._as_fakes(args, fakes), kwargs)
+        [name] = self._emit(func, args, kwargs, result)
+        fakes[name] = result
+        return name
 
     def _fake_like(self, value: str) -> FakeTensor:
         return self.fake_of(self.state.graph.metas[value])
 
     def fake_of(self, m: Meta) -> FakeTensor:
         """A fake of this geometry, which no operator has made yet."""
-        sizes, strides = traced(m.sizes, self.sizes), traced(m.strides, self.sizes)
         with torch._C._DisableTorchDispatch():
-            meta = torch.empty_strided(sizes, strides, dtype=getattr(torch, m.dtype), device="meta")
+            meta = torch.empty_strided(
+                traced(m.sizes, self.sizes), traced(m.strides, self.sizes), dtype=getattr(torch, m.dtype), device="meta"
+            )
         return self.from_meta(meta, torch.device(m.device))
 
     def _as_fakes(self, args: Any, fakes: Mapping[str, FakeTensor]) -> Any:

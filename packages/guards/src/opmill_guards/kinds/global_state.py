@@ -105,6 +105,19 @@ def _native(name: str, value: Any) -> list[tuple[str, int, int]] | None:
     return facts if facts is not None and all(probe.has_switch(fact[0]) for fact in facts) else None
 
 
+def _default_devices(modes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the native leaf takes to hold the modes, where each is a default device: how to read one, its class, the devices. Empty where
+    there is none, or another mode."""
+    torch = _torch()
+    if not modes or not all(isinstance(mode, tuple) for mode in modes) or not probe.has_switch("function_modes"):
+        return ()
+    return (
+        torch._C._get_function_stack_at,
+        sys.modules["torch.utils._device"].DeviceContext,
+        tuple(torch.device(mode[1]) for mode in modes),
+    )
+
+
 def _same(found: Any, expected: Any) -> bool:
     if isinstance(expected, tuple):
         return len(found) == len(expected) and all(
@@ -122,6 +135,9 @@ def _compile(guard: GlobalState, into: Builder) -> None:
     for name, value in guard.values:
         if name == "forward_ad":
             into.add(Equals(_forward_level(), value))
+            continue
+        if name == "function_modes" and (devices := _default_devices(value)):
+            into.first("default devices", devices)
             continue
         native = _native(name, value)
         if native is None:

@@ -119,6 +119,7 @@ std::unique_ptr<Leaf> make_remember_leaf(PyObject* description);
 bool configure_globals(PyObject* symbols);
 PyObject* global_value(PyObject* module, PyObject* args);
 std::unique_ptr<Leaf> make_global_leaf(PyObject* description);
+std::unique_ptr<Leaf> make_default_devices_leaf(PyObject* operand);
 
 // --- relations.cpp
 // A relation between integers as (operation, operand) pairs; false where it cannot be decided here.

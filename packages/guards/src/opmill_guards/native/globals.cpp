@@ -110,6 +110,28 @@ struct GlobalLeaf final : Leaf {
     return true;
   }
 };
+
+// The torch function modes that are on, each of which is a default device. The operand is (how to read the mode of a level, the class of
+// such modes, their devices from the outermost on). A program may make another mode of the same device for every block.
+struct DefaultDevices final : Leaf {
+  Ref operand;
+  explicit DefaultDevices(PyObject* operand) : operand(Py_NewRef(operand)) {}
+  bool check(PyObject*) const override {
+    static PyObject* const name = PyUnicode_InternFromString("device");
+    PyObject* const read_mode = PyTuple_GET_ITEM(operand.get(), 0);
+    PyObject* const devices = PyTuple_GET_ITEM(operand.get(), 2);
+    const Py_ssize_t count = PyTuple_GET_SIZE(devices);
+    if (read(FunctionModes, 0) != count) { return false; }
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      Ref level(PyLong_FromSsize_t(i));
+      Ref mode(level ? PyObject_CallOneArg(read_mode, level.get()) : nullptr);
+      if (!mode || reinterpret_cast<PyObject*>(Py_TYPE(mode.get())) != PyTuple_GET_ITEM(operand.get(), 1)) { return false; }
+      Ref device(PyObject_GetAttr(mode.get(), name));
+      if (!device || PyObject_RichCompareBool(device.get(), PyTuple_GET_ITEM(devices, i), Py_EQ) != 1) { return false; }
+    }
+    return true;
+  }
+};
 }  // namespace
 
 // {switch: address}, 0 for one that is not to be used natively.
@@ -159,5 +181,7 @@ std::unique_ptr<Leaf> make_global_leaf(PyObject* operand) {
   }
   return leaf;
 }
+
+std::unique_ptr<Leaf> make_default_devices_leaf(PyObject* operand) { return std::make_unique<DefaultDevices>(operand); }
 
 }  // namespace guards

@@ -135,11 +135,17 @@ std::unique_ptr<Leaf> make_leaf(PyObject* description) {
   PyObject* operand = nullptr;
   if (!PyArg_ParseTuple(description, "sO", &kind, &operand)) { return nullptr; }
   static constexpr std::pair<const char*, std::unique_ptr<Leaf> (*)(PyObject*)> kinds[] = {
-      {"type", make<TypeLeaf>},          {"is", make<IsLeaf>},
-      {"equals", make<EqualsLeaf>},      {"length", make<LengthLeaf>},
-      {"dict_keys", make<DictKeysLeaf>}, {"absent", make<AbsentLeaf>},
-      {"call", make<CallLeaf>},          {"tensor", make_tensor},
-      {"global", make_global_leaf},      {"remember", make_remember_leaf},
+      {"type", make<TypeLeaf>},
+      {"is", make<IsLeaf>},
+      {"equals", make<EqualsLeaf>},
+      {"length", make<LengthLeaf>},
+      {"dict_keys", make<DictKeysLeaf>},
+      {"absent", make<AbsentLeaf>},
+      {"call", make<CallLeaf>},
+      {"tensor", make_tensor},
+      {"global", make_global_leaf},
+      {"remember", make_remember_leaf},
+      {"default devices", make_default_devices_leaf},
   };
   for (const auto& [name, factory] : kinds) {
     if (std::strcmp(name, kind) == 0) {

@@ -8,6 +8,7 @@
 #include "contained.h"
 #include "frozen.h"
 #include "gemm.h"
+#include "history.h"
 #include "run.h"
 
 namespace {
@@ -259,6 +260,12 @@ PyObject* places(PyObject*, PyObject* tuple) {
 PyObject* idle_arena_bytes(PyObject*, PyObject*) { return PyLong_FromLongLong(opmill::Arenas::shared().bytes()); }
 
 PyMethodDef methods[] = {
+    {"versions", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(opmill::contained<opmill::versions>)), METH_FASTCALL,
+     "versions(*tuples) -> int | None: how often the tensors in them were written to, in all; what is no tensor, or was made in inference "
+     "mode, counts nothing. None before load()."},
+    {"references", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(opmill::contained<opmill::references>)), METH_FASTCALL,
+     "references(values: tuple, count: int, owned: bytes) -> list | None: the first `count` values; leaves of autograd, and tensors that "
+     "`owned` marks with a byte that is not 0, as weak references. None before load()."},
     {"idle_arena_bytes", opmill::contained<idle_arena_bytes>, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
     {"aliases", opmill::contained<aliases>, METH_O,
      "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},

@@ -1,0 +1,30 @@
+"""Systems of equations of symbolic sizes, whose kernels of torch resize what they made. Of others, and what fits nowhere, torch tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..strides import broadcast, contiguous
+from ..symbols.asking import demanded
+from ..table import Rules, strided
+
+RULES: dict[str, Callable[..., Any]] = {}
+SYMBOLIC = Rules()
+
+
+@SYMBOLIC.row("linalg_solve_triangular")
+def _solve_triangular(
+    overload: str, a: torch.Tensor, b: torch.Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    """The solutions lie column by column in each matrix."""
+    if overload or a.dim() < 2 or b.dim() < 2 or a.dtype != b.dtype or a.is_conj():
+        return NotImplemented
+    m, n = a.size(), b.size()
+    if not demanded(m[-2] == m[-1]) or not demanded(m[-1] == n[-2 if left else -1]):
+        return NotImplemented
+    batch = broadcast([m[:-2], n[:-2]])
+    *outer, column, row = contiguous((*batch, n[-1], n[-2]))
+    return strided((*batch, n[-2], n[-1]), (*outer, row, column), b.dtype)

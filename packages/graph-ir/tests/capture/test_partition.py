@@ -1,0 +1,110 @@
+"""What the forward keeps for the backward, and what the backward computes again."""
+
+import pytest
+from joint_text import joint_of, lines, shown
+
+from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.errors import GraphError
+
+
+def test_what_a_product_gave_is_kept_and_what_is_cheap_is_computed_again():
+    halves = partition(
+        joint_of("""
+        input x: float32[8, 4]
+        input w: float32[4, 4]
+        input g: float32[8, 4]
+        a: float32[8, 4] = aten::mm(x, w)
+        b: float32[8, 4] = aten::sin(a)
+        y: float32[8, 4] = aten::mul.Tensor(b, 2)
+        c: float32[8, 4] = aten::cos(a)   # backward of sin
+        d: float32[8, 4] = aten::mul.Tensor(g, c)   # backward of sin
+        e: float32[4, 4] strides [1, 4] = aten::t(w)   # backward of mm
+        f: float32[8, 4] = aten::mm(d, e)   # backward of mm
+        return y, f""")
+    )
+    assert shown(halves.forward) == lines("""
+        input x: float32[8, 4]
+        input w: float32[4, 4]
+        a: float32[8, 4] = aten::mm(x, w)
+        b: float32[8, 4] = aten::sin(a)
+        y: float32[8, 4] = aten::mul.Tensor(b, 2)
+        return y, a""")
+    assert shown(halves.backward) == lines("""
+        input g: float32[8, 4]
+        input w: float32[4, 4]
+        input a: float32[8, 4]
+        c: float32[8, 4] = aten::cos(a)   # backward of sin
+        d: float32[8, 4] = aten::mul.Tensor(g, c)   # backward of sin
+        e: float32[4, 4] strides [1, 4] = aten::t(w)   # backward of mm
+        f: float32[8, 4] = aten::mm(d, e)   # backward of mm
+        return f""")
+    assert halves.saved == ("w", "a")
+
+
+def test_an_output_is_kept_once():
+    halves = partition(
+        joint_of("""
+        input x: float32[8]
+        input g: float32[8]
+        y: float32[8] = aten::exp(x)
+        d: float32[8] = aten::mul.Tensor(g, y)   # backward of exp
+        return y, d""")
+    )
+    assert shown(halves.forward).endswith("return y") and halves.saved == ("y",)
+
+
+def test_fewer_bytes_are_kept_where_either_would_do():
+    """Of a mean and what it is the mean of, the smaller one."""
+    halves = partition(
+        joint_of("""
+        input x: float32[64, 64]
+        input g: float32[64]
+        a: float32[64, 64] = aten::mm(x, x)
+        b: float32[64] = aten::sum.dim_IntList(a, [1])
+        y: float32[64] = aten::sin(b)
+        c: float32[64] = aten::cos(b)   # backward of sin
+        d: float32[64] = aten::mul.Tensor(g, c)   # backward of sin
+        e: float32[64, 1] = aten::unsqueeze(d, 1)   # backward of sum
+        f: float32[64, 64] strides [1, 0] = aten::expand(e, [64, 64])   # backward of sum
+        return y, f""")
+    )
+    assert halves.saved == ("b",)
+
+
+def test_what_only_the_backward_needs_is_not_in_the_forward():
+    halves = partition(
+        joint_of("""
+        input x: float32[8]
+        input g: float32[8]
+        y: float32[8] = aten::sin(x)
+        c: float32[8] = aten::cos(x)   # backward of sin
+        d: float32[8] = aten::mul.Tensor(g, c)   # backward of sin
+        return y, d""")
+    )
+    assert "cos" not in shown(halves.forward) and "cos" in shown(halves.backward) and halves.saved == ("x",)
+
+
+def test_random_numbers_are_drawn_once():
+    halves = partition(
+        joint_of("""
+        input x: float32[8]
+        input g: float32[8]
+        r: float32[8] = aten::rand_like(x)
+        y: float32[8] = aten::mul.Tensor(x, r)
+        d: float32[8] = aten::mul.Tensor(g, r)   # backward of mul
+        return y, d""")
+    )
+    assert shown(halves.forward).endswith("return y, r") and "rand" not in shown(halves.backward)
+
+
+def test_what_was_written_before_the_backward_reads_it_is_refused():
+    joint = joint_of("""
+        input x: float32[8]
+        input g: float32[8]
+        y: float32[8] = aten::sin(x)
+        c: float32[8] = aten::cos(x)   # backward of sin
+        d: float32[8] = aten::mul.Tensor(g, c)   # backward of sin
+        return y, d""")
+    joint.graph.mutations = {"x": "y"}
+    with pytest.raises(GraphError, match=r"GI001.*what x held"):
+        partition(joint)

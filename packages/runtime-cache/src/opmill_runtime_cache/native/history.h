@@ -1,0 +1,16 @@
+// What a differentiated call notes of its tensors.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace opmill {
+
+// versions(tuple, tuple, ...) -> int | None: how often their tensors were written to, in all; None before load().
+PyObject* versions(PyObject* module, PyObject* const* tuples, Py_ssize_t count);
+
+// references(tuple, count, owned: bytes) -> list | None: the first `count` values, weak references in place of leaves that require grad and of
+// tensors that `owned` marks; None before load().
+PyObject* references(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+
+}  // namespace opmill
