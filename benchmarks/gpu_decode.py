@@ -4,8 +4,8 @@ usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64
 
 The model is a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000) with random weights in bfloat16 and
 a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
-distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns. ``--steps`` prints what one
-token runs on the device. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
+distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns. ``--steps``: what one
+token runs on the device is a field of its row. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import argparse
 import copy
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from gpu_measure import compiled
+from measure import distance
+from processes import measured
 
 COMPILERS = ("eager", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
 PROMPT = 64
@@ -68,17 +71,6 @@ class Decoder:
         return torch.stack([self.step(model, token, k).float().clone() for k in range(count)])
 
 
-def compiled(name: str, model: Any) -> Any:
-    library, _, mode = name.partition("-")
-    if library == "eager":
-        return model
-    if library == "torch":
-        return torch.compile(model, mode=mode or None)
-    import opmill
-
-    return opmill.compile(model, mode=mode or None)
-
-
 def errors(decoder: Decoder, function: Any) -> tuple[float, float]:
     """Of ``function`` and of eager."""
     token = decoder.begin().clone()
@@ -90,7 +82,7 @@ def errors(decoder: Decoder, function: Any) -> tuple[float, float]:
     decoder.begin(wide)
     exact = decoder.logits(wide, token)
     decoder.cache = kept
-    return tuple(float((x - exact).abs().max() / exact.abs().max()) for x in (ours, eager))  # type: ignore[return-value]
+    return distance([ours], [exact]), distance([eager], [exact])
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -113,7 +105,8 @@ def host(decoder: Decoder, function: Any) -> float:
     return statistics.median(found)
 
 
-def print_steps(decoder: Decoder, function: Any) -> None:
+def steps_of(decoder: Decoder, function: Any) -> list[str]:
+    """What the second of two tokens runs on the device, with microseconds from its start and those it took, and what the host calls then."""
     from torch.profiler import ProfilerActivity, profile
 
     decoder.tokens(function, decoder.begin(), 3)
@@ -124,18 +117,19 @@ def print_steps(decoder: Decoder, function: Any) -> None:
     events = sorted(found.events(), key=lambda e: e.time_range.start)
     device = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA and not e.name.startswith("opmill::")]
     last = device[len(device) * 3 // 4 :]
-    for e in last:
-        print(f"  {e.time_range.start - last[0].time_range.start:8.1f} +{e.time_range.elapsed_us():6.1f} us  {e.name[:90]}")
-    for e in events:
-        if (
-            e.device_type == torch.autograd.DeviceType.CPU
-            and e.name.startswith(("cu", "hip"))
-            and e.time_range.start > last[0].time_range.start
-        ):
-            print(f"  host {e.time_range.elapsed_us():8.1f} us  {e.name}")
+    start = last[0].time_range.start
+    host = [
+        e
+        for e in events
+        if e.device_type == torch.autograd.DeviceType.CPU and e.name.startswith(("cu", "hip")) and e.time_range.start > start
+    ]
+    return [
+        *(f"{e.time_range.start - start:8.1f} +{e.time_range.elapsed_us():6.1f} us  {e.name[:90]}" for e in last),
+        *(f"host {e.time_range.elapsed_us():8.1f} us  {e.name}" for e in host),
+    ]
 
 
-def measured(name: str, length: int, batch: int, count: int, steps: bool) -> dict[str, Any]:
+def row_of(name: str, length: int, batch: int, count: int, steps: bool) -> dict[str, Any]:
     decoder = Decoder(length, batch)
     with torch.no_grad():
         function = compiled(name, decoder.model)
@@ -146,11 +140,16 @@ def measured(name: str, length: int, batch: int, count: int, steps: bool) -> dic
         for _ in range(5):
             token = decoder.begin()
             times.append(1e3 * seconds(lambda token=token: decoder.tokens(function, token, count)) / count)
-        row = {"ms": round(statistics.median(times), 3), "first_s": round(first, 2), "error": round(ours, 4), "eager": round(eager, 4)}
+        row: dict[str, Any] = {
+            "ms": round(statistics.median(times), 3),
+            "first_s": round(first, 2),
+            "error": round(ours, 4),
+            "eager": round(eager, 4),
+        }
         row |= {"host": round(host(decoder, function), 1), "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
         if steps:
-            print_steps(decoder, function)
-    return {"compiler": name, "cache": length, "batch": batch, **row}
+            row["steps"] = steps_of(decoder, function)
+    return row
 
 
 def main() -> None:
@@ -159,19 +158,20 @@ def main() -> None:
     parser.add_argument("--cache", default="256", help="lengths of the cache")
     parser.add_argument("--batch", default="1", help="sequences at once")
     parser.add_argument("--tokens", type=int, default=64, help="tokens that are timed, five times")
-    parser.add_argument("--steps", action="store_true", help="print what one token runs on the device")
+    parser.add_argument("--steps", action="store_true", help="what one token runs on the device, too")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     lengths, batches = ([int(n) for n in text.split(",")] for text in (options.cache, options.batch))
     if options.here:
-        print(json.dumps(measured(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps)))
+        print(json.dumps(row_of(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps)))
         return
     more = ["--steps"] if options.steps else []
     for length in lengths:
         for batch in batches:
             for name in options.compilers:
                 own = ["--here", "--cache", str(length), "--batch", str(batch), "--tokens", str(options.tokens), *more]
-                subprocess.run([sys.executable, __file__, name, *own], timeout=600)
+                found = measured([sys.executable, __file__, name, *own], timeout=600)
+                print(json.dumps({"compiler": name, "cache": length, "batch": batch, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Programs that fail half-way, or handle that, do in Python what they do in eager."""
 
+import itertools
 import random
 
 import numpy as np
@@ -121,14 +122,77 @@ def behind_a_break(x, at, log):
         log.append("finally")
 
 
+def draws_of_torch(x, at, log):
+    log.append(float(torch.rand(())))
+    r = torch.rand(2)
+    refused(log)
+    return x * r + torch.randn(2)
+
+
+def drops(x, at, log):
+    r = torch.nn.functional.dropout(x, 0.5)
+    try:
+        return x[at] + r
+    except IndexError:
+        log.append("outside")
+        return r * 2
+
+
+def draws_of_a_generator_of_torch(x, at, log):
+    x.add_(torch.rand(2, generator=OF_TORCH))
+    try:
+        return x[at]
+    except IndexError:
+        return x.mul_(2)
+
+
+def fills(x, at, log):
+    log.append("begun")
+    x.uniform_()
+    r = x[at] + torch.bernoulli(x)
+    log.append("done")
+    return r
+
+
+def attends(x, at, log):
+    q = x.expand(1, 1, 3, 2)
+    r = torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5)
+    refused(log)
+    return r.sum() + x[at]
+
+
+OF_TORCH = torch.Generator()
 GENERATOR = np.random.default_rng(0)
 FUNCTIONS = [draws_of_python, draws_of_numpy, draws_of_a_generator, attributes, printed, handled_by_a_block, ends_a_generator]
 FUNCTIONS += [numbers_of_data, in_a_loop, behind_a_break]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_left(function, capsys):
+FUNCTIONS += [draws_of_torch, drops, draws_of_a_generator_of_torch, fills, attends]
+
+
+def foreign(graph, examples):
+    return graph.forward
+
+
+def late(graph, examples):
+    """Fails by itself once all is written."""
+
+    def run(*inputs):
+        graph(*inputs)
+        raise RuntimeError("late")
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "function, backend",
+    [*itertools.product(FUNCTIONS, ["opmill", "eager", foreign]), (attributes, late), (behind_a_break, late), (drops, late)],
+)
+def test_what_is_left(function, backend, capsys):
     def outcomes(call):
+        torch.manual_seed(5)
+        OF_TORCH.manual_seed(5)
         random.seed(5)
         np.random.seed(5)
         GENERATOR.bit_generator.state = np.random.default_rng(5).bit_generator.state
@@ -139,6 +203,6 @@ def test_what_is_left(function, capsys):
             except (IndexError, RuntimeError) as exc:
                 result = type(exc), str(exc)
             yield x.tolist(), log, result, capsys.readouterr().out
-        yield random.random(), np.random.rand(), GENERATOR.random()
+        yield random.random(), np.random.rand(), GENERATOR.random(), torch.rand(2).tolist(), torch.rand(2, generator=OF_TORCH).tolist()
 
-    assert list(outcomes(opmill.compile(function))) == list(outcomes(function))
+    assert list(outcomes(opmill.compile(function, backend=backend))) == list(outcomes(function))

@@ -105,6 +105,8 @@ def outcome(call, size, known):
 @pytest.mark.parametrize("size", [N, 20000])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_is_left(function, size, known):
+    if function is at_positions and size > N:
+        pytest.skip("eager's threads write up to different places")
     assert outcome(opmill.compile(function), size, known) == outcome(function, size, known)
 
 

@@ -192,10 +192,37 @@ def test_a_whole_step_is_one_graph_and_right(name):
         reference()
     for mine, other, judge in zip(ours.parameters(), theirs.parameters(), exact.parameters(), strict=True):
         assert mine.grad is None
-        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+        # a centered rmsprop divides by a difference of near numbers: eager itself may be 4e-4 from float64, by processor
         assert (mine - judge).abs().max() <= 2 * (other - judge).abs().max() + 1e-5
     found = opmill.explain(compiled)()
     assert not found.breaks and len(found.graphs) <= 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(O.AdamW, {}), (O.Adam, {"amsgrad": True}), (O.SGD, {"momentum": 0.9}), (O.SGD, {}), (O.Adagrad, {})],
+    ids=["adamw", "amsgrad", "momentum", "sgd", "adagrad"],
+)
+def test_a_fused_step_that_is_read_from_is_one_graph(kind, settings):
+    def outcome(compiler):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 30), torch.nn.Tanh(), torch.nn.Linear(30, 3))
+        optimizer = kind(model.parameters(), lr=0.05, fused=True, **settings)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach(), [p.detach().clone() for p in model.parameters()]
+
+        run = compiler(step)
+        return [run(torch.randn(n, 6, generator=torch.Generator().manual_seed(n))) for n in (5, 5, 7)]
+
+    before = opmill.counters()["fallbacks"]
+    found, expected = outcome(lambda step: opmill.compile(step, fullgraph=True)), outcome(lambda step: step)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert opmill.counters()["fallbacks"] == before  # no graph ran as torch's own operators
 
 
 @pytest.mark.parametrize("name", ["adamw", "nadam", "muon"])

@@ -234,3 +234,26 @@ def test_dropout_drops_the_same_forward_and_backward():
     assert torch.equal(x.grad, first.detach())
     assert not torch.equal(first, second)
     assert set(first.unique().tolist()) == {0.0, 2.0}
+
+
+def data_after_what_is_kept(p, q, x):
+    rows = q.data.expand(3, 3)
+    q.data = q.data + x
+    return (p * rows.sin()).sum() + (p * rows.cos() * rows.exp() * rows).sum()
+
+
+def data_of_a_weight(p, q, x):
+    p.data = p.data / p.data.norm()
+    return (torch.sigmoid(p * x) * p * q).sum()
+
+
+@pytest.mark.parametrize("function", [data_after_what_is_kept, data_of_a_weight])
+def test_a_backward_reads_the_memory_that_its_forward_read(function):
+    def outcome(f):
+        p, q = torch.linspace(-1, 1, 3).requires_grad_(), torch.ones(3)
+        for k in range(3):
+            f(p, q, torch.full((3,), k + 1.0)).backward()
+        return p.detach(), p.grad, q
+
+    for found, expected in zip(outcome(opmill.compile(function, fullgraph=True)), outcome(function), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -37,6 +37,22 @@ def test_counted_as_in_eager(write):
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_counted_beside_a_gradient(write):
+    def function(x, w):
+        with torch.no_grad():
+            write(x)
+        return (w * w).sum()
+
+    def counts(call):
+        x, w = torch.ones(2, 2), torch.ones(2, requires_grad=True)
+        for _ in range(3):
+            call(x, w).backward()
+            yield x._version, x.tolist(), w.grad.tolist()
+
+    assert list(counts(opmill.compile(function))) == list(counts(function))
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_what_was_saved_before(write):
     def outcome(call):
         x, w = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)

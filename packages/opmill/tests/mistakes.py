@@ -465,11 +465,11 @@ def save_inside(compile: Compile) -> Any:
     return compile(f)(X)
 
 
-@mistake("`x.data` is assigned", "break")
+@mistake("`x.data` is assigned", "captured")
 def data_assigned(compile: Compile) -> Any:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         w.data = w.data * 0.9
-        return (x * w).sum()  # here
+        return (x * w).sum()
 
     return compile(f)(X, torch.ones(4, requires_grad=True))
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .__about__ import __version__ as __version__
 from .errors import Unsupported as Unsupported
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CaptureOptions", "Unsupported", "__version__", "capture"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "capture":
         from importlib import import_module
 

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import torch
 from msgspec import Struct
@@ -38,6 +38,7 @@ from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
 from .graph.switches import autocast_nesting, in_dual_level, switched, switches
+from .graph.undoing import Undoing, copied
 from .graph.versions import count, kept, uncounted, versions, written
 from .interpretation.frame import Frame
 from .interpretation.machine import BreakHere, Interpreter
@@ -46,6 +47,9 @@ from .options import CaptureOptions
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from .graph.recorder import Recorder
 
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
@@ -108,7 +112,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: Mapping[str, objec
     return vm.run(frame).value, frame
 
 
-def argument(vm: Interpreter, name: str, obj: object) -> Any:
+def argument(vm: Interpreter, name: str, obj: object) -> object:
     """What stands for an argument until it is read."""
     opaque = Local(name) in vm.varying.opaque and type(obj) in (int, float, str, bytes)
     return vm.wrap(obj, Local(name)) if opaque else Lazy(obj, Local(name))
@@ -280,7 +284,12 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], st
         handle = Failing(fn if again else None, fn, strict, vm.entry_switches, vm.entry_levels)
         behind = f".behind({r.states})" if r.states else ""
         again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{behind}, _caught, {passed_on(fn.__code__)})"
-        graph = r.constants.table["_graph"] = backend(gm, recorder.examples())
+        graph = backend(gm, recorder.examples())
+        tells = again or getattr(backend, "tells_begun", False) or not (vm.effects or vm.handles)
+        kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
+        if kept or recorder.context.drawn:
+            graph = Undoing(graph, recorder.context.drawn, kept, handle)
+        r.constants.table["_graph"] = graph
         if ended.result is not None and handle.plain is not None and all(map(is_read, recorder.inputs)):
             sources = [value.source for value in recorder.inputs]
             direct = direct_call(r, ended.result, sources, graph, handle)
@@ -309,7 +318,7 @@ class Counting(Struct):
     behind: list[str]
 
 
-def counting(r: Rebuilder, recorder: Any, loads: list[Any]) -> Counting:
+def counting(r: Rebuilder, recorder: Recorder, loads: list[object]) -> Counting:
     plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
     named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
     often = [v for v in plain if written(v.fake) > 1]
@@ -327,7 +336,7 @@ def counting(r: Rebuilder, recorder: Any, loads: list[Any]) -> Counting:
 
 def is_read(value: Value) -> bool:
     """Whether an input of a graph is what its source gives: others are made of it."""
-    made = getattr(value, "below", False) or getattr(value, "of_array", False) or asked.is_asked(value.source)
+    made = any(getattr(value, name, False) for name in ("below", "of_array", "aliased")) or asked.is_asked(value.source)
     return value.source is not None and not made and getattr(value, "scalar", None) is None
 
 
@@ -368,7 +377,7 @@ def signature_text(code: types.CodeType, loads: bool = False) -> str:
     return ", ".join(parts)
 
 
-def call_plainly(fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+def call_plainly(fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
     return fn(*args, **kwargs)
 
 
@@ -400,7 +409,7 @@ def bind_real(fn: types.FunctionType, args: tuple[object, ...], kwargs: Mapping[
 def translate(
     fn: types.FunctionType,
     bound: Mapping[str, object],
-    backend: Callable[..., Any],
+    backend: Callable[..., object],
     options: CaptureOptions,
     context: Any = None,
     varying: Varying | None = None,
@@ -434,7 +443,7 @@ def attempt(
     attempts: list[Interpreter],
 ) -> tuple[Interpreter, Ended]:
     """The function to its end, or to where it cannot go on. ``attempts``: all interpreters that came to be."""
-    inlined: frozenset[Any] = frozenset()
+    inlined: frozenset[object] = frozenset()
     while True:
         try:
             return once(fn, bound, options, context, varying, attempts, inlined)
@@ -449,7 +458,7 @@ def once(
     context: Any,
     varying: Varying | None,
     attempts: list[Interpreter],
-    inlined: frozenset[Any],
+    inlined: frozenset[object],
 ) -> tuple[Interpreter, Ended]:
     vm = Interpreter(options, varying=varying)
     vm.inlined = inlined
@@ -473,6 +482,10 @@ def once(
     except Raised as raised:
         origin = vm.origins.get(id(raised.value))
         if context is None or origin is None:
+            raise
+        if vm.recorder.refused_write and context.may_break:
+            # what a graph gives is not known to autograd as what stood there: the function says by itself that it may not be written
+            context.broken(without_frames(Unsupported("FE032", "a write that autograd refuses", "it raises", whole=True)))
             raise
         return prefix(fn, bound, options, context, attempts, origin[1], raised)
 
@@ -547,7 +560,7 @@ def break_places(failed: Interpreter, last: int) -> list[int]:
     while frame is not None:
         stack.append(frame)
         frame = frame.caller
-    while len(stack) > 1 and not is_users(stack[0].globals.get("__name__") or ""):
+    while len(stack) > 1 and not is_users(str(stack[0].globals.get("__name__") or "")):
         del stack[0]
     sites = places_of(stack, failed.trace, last)
     passed = [
@@ -559,7 +572,7 @@ def break_places(failed: Interpreter, last: int) -> list[int]:
     return list(dict.fromkeys(chosen))
 
 
-def places_of(stack: list[Any], trace: list[Any], last: int) -> list[int]:
+def places_of(stack: Sequence[object], trace: list[Any], last: int) -> list[int]:
     """At which place each frame on the stack was when place ``last`` was reached."""
     latest = {id(frame): number for number, (frame, _pc) in enumerate(trace[: last + 1])}
     return [latest[id(frame)] for frame in stack]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import enum
+import operator
 import sys
 import types
 import typing
@@ -292,3 +294,51 @@ def test_exceptions_with_a_constructor_of_their_own():
             return exc.kept, exc.text, exc.args, MadeError(1, 2).kept, str(MadeError(4)), x + 1
 
     differs(raised)
+
+
+class OwnList(list):
+    def __iadd__(self, other):
+        return super().__iadd__(other)
+
+    def added(self, item):
+        list.append(self, item)
+        return self.__imul__(2)
+
+
+class OwnDict(dict):
+    pass
+
+
+class OwnSet(set):
+    pass
+
+
+class OwnDeque(collections.deque):
+    pass
+
+
+class PlainList(list):
+    pass
+
+
+def in_place(x):
+    made = [OwnList([1]), PlainList([1]), OwnDict(a=1), OwnSet({1}), OwnDeque([1])]
+    a, b, c, d, e = made
+    a += [2]
+    b += [x]
+    b *= 2
+    c |= {"b": x}
+    d |= {2, 3}
+    d &= {1, 2}
+    d ^= {7}
+    d -= {1}
+    e += [x + 1]
+    e *= 2
+    f = a.added(5)
+    g = operator.iadd(PlainList([1]), [2])
+    same = [old is new for old, new in zip(made, (a, b, c, d, e), strict=True)]
+    return same, f is a, type(g).__name__, [type(each).__name__ for each in made], list(a), len(b), dict(c), sorted(d), list(e), x * 2
+
+
+def test_operators_in_place_give_the_object_itself():
+    differs(in_place)

@@ -1,4 +1,4 @@
-"""``tensor.data = other`` in captured code: the tensor gets its memory when the graph has run."""
+"""``tensor.data = other`` in captured code: what comes later uses the new memory, a backward of what came before the old."""
 
 from __future__ import annotations
 
@@ -40,6 +40,65 @@ def data_used(p: Any, q: Any, x: Any) -> Any:
     return p * x
 
 
+def data_used_twice(p: Any, q: Any, x: Any) -> Any:
+    p.data = p.data.clamp(-0.5, 0.5)
+    y = p * x * p
+    p.data = p.data * 2
+    return y.detach(), p.sin().sum()
+
+
+def data_used_without_history(p: Any, q: Any, x: Any) -> Any:
+    with torch.no_grad():
+        y = p * x
+        p.data = y
+        p.mul_(2)
+        y.add_(1)
+        return p is p.add_(1), y * p, p.is_leaf, p.requires_grad
+
+
+def data_of_a_buffer(p: Any, q: Any, x: Any) -> Any:
+    y = (p * q).sum()
+    q.data = q.data * 0.9 + x
+    q.mul_(0.5)
+    return y.detach() + (p * q.sin()).sum()
+
+
+def data_kept_for_a_backward(p: Any, q: Any, x: Any) -> Any:
+    rows = q.data.expand(3, 3)
+    q.data = q.data + 1
+    return (p * rows.sin()).sum() + (p * rows.cos() * rows.exp() * rows).sum()
+
+
+def data_of_a_factor(p: Any, q: Any, x: Any) -> Any:
+    y = x @ p
+    p.data = p.data / p.data.norm()
+    return y + (p * p * x).sum()
+
+
+def data_between_backwards(p: Any, q: Any, x: Any) -> Any:
+    for _ in range(2):
+        p.grad = None
+        loss = (x * p * p).sum()
+        loss.backward()
+        p.data = p.data - 0.1 * p.grad
+    return loss, p.detach() * 1
+
+
+def data_that_is_used_and_written(p: Any, q: Any, x: Any) -> Any:
+    made = x + 1
+    p.data = made
+    y = (p * q).sum()
+    made.data.mul_(3)
+    return y + (p * x).sum()
+
+
+def data_of_the_other(p: Any, q: Any, x: Any) -> Any:
+    p.data = q.data
+    y = (p * x).sum()
+    q.mul_(2)
+    return y + (p * 2).sum()
+
+
 def data_used_before(p: Any, q: Any, x: Any) -> Any:
     y = p * x * p
     p.data = p.data + 1
@@ -59,8 +118,10 @@ def data_written_later(p: Any, q: Any, x: Any) -> Any:
 
 
 DATA = {
-    **dict.fromkeys((data_of_average, data_of_step, data_swapped, data_twice), True),
-    **dict.fromkeys((data_used, data_used_before, data_of_another_shape, data_written_later), False),
+    **dict.fromkeys((data_of_average, data_of_step, data_swapped, data_twice, data_used, data_written_later), True),
+    **dict.fromkeys((data_used_without_history, data_kept_for_a_backward, data_of_a_factor), True),
+    **dict.fromkeys((data_used_twice, data_used_before, data_of_another_shape, data_of_a_buffer), False),
+    **dict.fromkeys((data_that_is_used_and_written, data_of_the_other, data_between_backwards), False),
 }
 
 
@@ -74,6 +135,8 @@ def test_data_that_is_assigned(play: Any) -> None:
             if isinstance(result, torch.Tensor) and result.grad_fn is not None and play is not data_of_step:
                 result.sum().backward()
             q.add_(1)  # shows who shares memory
+            if isinstance(result, tuple):
+                result = tuple(each.detach() if isinstance(each, torch.Tensor) else each for each in result)
             shown = result.detach() if isinstance(result, torch.Tensor) else result
             told.append((p.detach().clone(), q.clone(), None if p.grad is None else p.grad.clone(), shown))
         return told

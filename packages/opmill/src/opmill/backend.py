@@ -141,6 +141,11 @@ class GraphBackend:
         backend = self._settings.backend
         return self._settings.native or bool(getattr(OWN.get(backend) if isinstance(backend, str) else backend, "sizes_of_data", False))
 
+    @property
+    def tells_begun(self) -> bool:
+        """Whether what runs graphs says with an exception whether something was written before it."""
+        return self._settings.native
+
     def stand_in(self, function: Any) -> Callable[..., Any] | None:
         """What runs instead of ``function`` where code between graphs calls it; None: the function itself."""
         if not self._settings.native or not getattr(function, "hooked", False):  # torch marks the ``step`` of optimizers so

@@ -16,6 +16,7 @@ from ..values.sets import SetValue
 
 if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
+    from ..values.base import Value
 
 
 CHANGEABLE = (ListValue, DictValue, SetValue, DequeValue, ObjectValue)
@@ -24,7 +25,7 @@ CHANGEABLE = (ListValue, DictValue, SetValue, DequeValue, ObjectValue)
 def kept_apart(vm: Interpreter) -> list[AllDistinct]:
     """Guards that objects of one class are different ones, where the captured code changes one of them, or compared two."""
     changed = {id(value) for value in vm.effects.changed}
-    groups: dict[type, list[Any]] = {}
+    groups: dict[type, list[Value]] = {}
     for obj, value in vm.known.values():
         if value.source is not None and isinstance(value, CHANGEABLE):
             groups.setdefault(type(obj), []).append(value)

@@ -55,10 +55,10 @@ def is_asked(source: Source | None) -> bool:
     return type(root) is Local and root.name.startswith(PREFIX)
 
 
-def apart(guards: list[Any]) -> tuple[list[Any], list[Any]]:
+def apart(guards: list[object]) -> tuple[list[object], list[object]]:
     """Guards that can be checked when the function is called, and those that look at results of such calls."""
-    early: list[Any] = []
-    late: list[Any] = []
+    early: list[object] = []
+    late: list[object] = []
     for guard in guards:
         (late if any(map(is_asked, kind_of(guard).sources(guard))) else early).append(guard)
     return early, late

@@ -21,7 +21,7 @@ from ..values.per_call import GivenClass
 from .asked import is_asked
 
 #: Of guards of one kind on one source, what else tells them apart.
-TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
+TOLD_APART: dict[object, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
 
 
 class Assumptions:
@@ -31,11 +31,11 @@ class Assumptions:
     effects: Effects
     varying: Varying
     guards: dict[Any, Any]
-    tree_guards: dict[Any, Any]
-    tensor_guards: list[Any]
-    tree_tensors: list[Any]
+    tree_guards: dict[object, object]
+    tensor_guards: list[object]
+    tree_tensors: list[object]
     modules: dict[Any, ModuleValue]
-    below_modules: dict[Any, bool]
+    below_modules: dict[object, bool]
     tree_classes: set[type]
 
     def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn:
@@ -100,7 +100,7 @@ class Assumptions:
         """Whether a module of that class is known: then the module tree guards its attributes."""
         return cls in self.tree_classes and issubclass(cls, torch.nn.Module)
 
-    def class_source(self, owner: type, name: str, raw: object) -> Any:
+    def class_source(self, owner: type, name: str, raw: object) -> Item | Pinned:
         if self.is_made(owner) and type(given := self.known[id(owner)][1]) is GivenClass:
             return given.source_of(name, raw) or Pinned(raw, name)
         fixed = not self.guards_attributes(owner) and (owner, name) not in self.varying.apart
@@ -132,7 +132,7 @@ class Assumptions:
         if type(source) is not Pinned:
             self.guard(Is(source, raw))
 
-    def hook(self, cls: type, name: str) -> Any:
+    def hook(self, cls: type, name: str) -> object:
         """What a class has for a method of the data model (MISSING: nothing). Where that is the program's, it is assumed; and that
         the program does not get one, but for reads of attributes, of which there are too many."""
         owner, raw = find_in_mro(cls.__mro__, name)

@@ -25,7 +25,7 @@ class Body(Struct, frozen=True):
 
     program: Program
     code: types.CodeType
-    globals: dict[str, Any]
+    globals: dict[str, object]
     closure: tuple[Any, ...] | None
     name: str
 
@@ -109,7 +109,7 @@ def stack_kinds(state: State | None, stack: Sequence[object]) -> list[StackKind]
     return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]
 
 
-def suspended(frame: Frame, handled: Value | None) -> tuple[types.FunctionType, list[Any]]:
+def suspended(frame: Frame, handled: Value | None) -> tuple[types.FunctionType, list[object]]:
     """The function that makes a generator which yields once (anything) and then is where the suspended generator of ``frame`` is,
     and the tracked arguments of that function."""
     if handled is not None:

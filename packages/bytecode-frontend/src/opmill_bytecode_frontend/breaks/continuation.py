@@ -21,7 +21,7 @@ FUTURE &= ~__future__.nested_scopes.compiler_flag  # which is that of something 
 class Placed(str):
     """A statement that stands for an instruction of the user's code: ``position`` is shown in tracebacks."""
 
-    position: Any = None
+    position: object = None
 
     @classmethod
     def at(cls, text: str, position: object) -> Placed:
@@ -43,7 +43,9 @@ def forgetting(lines: list[str], names: Iterable[str]) -> list[str]:
     return lines if cleared == "None" else ["try:", *indent(lines), "finally:", f"    {cleared}"]
 
 
-def define(parameters: str, lines: list[str], code: types.CodeType, globals_: dict[str, Any], table: dict[str, Any]) -> types.FunctionType:
+def define(
+    parameters: str, lines: list[str], code: types.CodeType, globals_: dict[str, object], table: dict[str, object]
+) -> types.FunctionType:
     """A function with these statements whose frames look like those of ``code``: its names, its file, its globals; the statements are at
     the lines that they stand for, all others at its first one. What they refer to, the names of ``table`` and builtins, is in its
     closure."""

@@ -237,7 +237,7 @@ def before_with(frame: Frame, ins: Instruction, r: Expressions, context: object)
     return Native([found, f"{entered} = {enter}()"], 1, [leave, entered])
 
 
-def context_methods(manager: object) -> tuple[Any, Any]:
+def context_methods(manager: object) -> tuple[object, object]:
     """``__enter__`` and ``__exit__`` as a with statement looks for them: on the class."""
     cls, found = type(manager), []
     for name, told in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):

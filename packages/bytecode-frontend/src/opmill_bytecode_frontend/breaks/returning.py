@@ -19,6 +19,7 @@ from ..values.objects import ObjectValue, find_in_mro
 
 if TYPE_CHECKING:
     from ..bytecode import Instruction
+    from ..codegen.rebuild import Rebuilder
     from ..interpretation.frame import Frame
 
 
@@ -43,7 +44,7 @@ Returned = Callable[[Any, Any, Any, str], Native]
 instruction."""
 
 
-def method_of(value: Value, name: str) -> Any:
+def method_of(value: Value, name: str) -> object:
     """The Python function that the data model calls for ``name`` on an object of a class written in Python, or None."""
     found = find_in_mro(value.cls.__mro__, name)[1] if isinstance(value, ObjectValue) else None
     return found if type(found) is types.FunctionType else None
@@ -69,7 +70,7 @@ def contained(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
 class Finished(Struct, frozen=True):
     """The method ``name`` that a builtin function asks has ended: the builtin does with its result what it does with any."""
 
-    builtin: Any
+    builtin: object
     name: str
     owner: Value
 
@@ -77,7 +78,7 @@ class Finished(Struct, frozen=True):
         owner = self.owner.python_type().__name__
         return f"{r.constants.name(finish_by)}({r.constants.name(self.builtin)}, {self.name!r}, {owner!r}, {called})"
 
-    def __call__(self, frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+    def __call__(self, frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
         result = r.temporary("_r")
         return Native([f"{result} = {self.text(r, called)}"], 0, [result])
 
@@ -85,14 +86,14 @@ class Finished(Struct, frozen=True):
 class Branched(Finished, frozen=True):
     """The truth of an object is known: an instruction jumps or does not; it may want the object itself to stay."""
 
-    def __call__(self, frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+    def __call__(self, frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
         test = f"{'' if 'TRUE' in ins.opname else 'not '}{self.text(r, called)}"
         stays = ins.opname.endswith("OR_POP")
         return Native([], int(stays), condition=(test, [r.expr(self.owner)] if stays else [], []))
 
 
 #: Builtin functions that ask one method of their argument and look at its result; the first one that there is counts.
-ASKING: dict[Any, tuple[str, ...]] = {
+ASKING: dict[object, tuple[str, ...]] = {
     len: ("__len__",),
     bool: ("__bool__", "__len__"),
     abs: ("__abs__",),
@@ -131,12 +132,12 @@ def asked(builtin: object, owner: Value) -> tuple[Any, Any]:
 
 
 @functools.cache
-def answering(name: str, kind: str) -> Any:
+def answering(name: str, kind: str) -> type:
     """A class whose method ``name`` gives what its objects hold."""
     return type(kind, (), {"__init__": lambda self, result: setattr(self, "result", result), name: lambda self, *spec: self.result})
 
 
-def finish_by(builtin: Any, name: str, kind: str, result: object) -> Any:
+def finish_by(builtin: Any, name: str, kind: str, result: object) -> object:
     """What ``builtin`` makes of the result of method ``name`` of an object of a class called ``kind``."""
     return builtin(answering(name, kind)(result))
 
@@ -146,7 +147,7 @@ class Made(Struct, frozen=True):
 
     made: Value
 
-    def __call__(self, frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+    def __call__(self, frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
         return Native([f"{r.constants.name(check_init)}({called})"], 0, [r.expr(self.made)])
 
 
@@ -162,7 +163,7 @@ class Attribute(Struct, frozen=True):
     null: bool | None
     """Whether a NULL is pushed before (True) or after (False) it; None: none is."""
 
-    def __call__(self, frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+    def __call__(self, frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
         result = r.temporary("_r")
         results: dict[bool | None, list[str | None]] = {None: [result], True: [None, result], False: [result, None]}
         return Native([f"{result} = {called}"], 0, results[self.null])
@@ -176,7 +177,7 @@ class Operated(Struct, frozen=True):
     right: Value
     others: tuple[tuple[bool, str], ...]
 
-    def __call__(self, frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+    def __call__(self, frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
         result = r.temporary("_r")
         parts = f"{self.op!r}, {r.expr(self.left)}, {r.expr(self.right)}, {self.others!r}"
         return Native(
@@ -184,7 +185,7 @@ class Operated(Struct, frozen=True):
         )
 
 
-def operate(op: str, left: object, right: object, others: tuple[tuple[bool, str], ...]) -> Any:
+def operate(op: str, left: object, right: object, others: tuple[tuple[bool, str], ...]) -> bool:
     """What an operator does when the first method that it tried gave NotImplemented."""
     if op in IN_PLACE:
         return IN_PLACE[op](left, right)
@@ -230,7 +231,7 @@ def check_iterator(result: object) -> None:
         raise TypeError(f"iter() returned non-iterator of type {type(result).__name__!r}")
 
 
-def stepped(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+def stepped(frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
     """``__next__`` has ended, with an item or with StopIteration."""
     item, end = r.temporary("_r"), r.constants.name(STOP)
     lines = ["try:", f"    {item} = {called}", "except StopIteration:", f"    {item} = {end}"]

@@ -158,7 +158,7 @@ def _variables(instruction: Instruction) -> tuple[str, ...]:
     return instruction.argval if instruction.opname in PAIR_OPS else ()
 
 
-def _const_key(value: object) -> Any:
+def _const_key(value: object) -> int | tuple[type[object], object]:
     """Equal keys mean interchangeable constants; anything but plain scalars is interchangeable with itself only."""
     if type(value) in (int, str, bytes, bool, type(None)):
         return type(value), value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
 
 from .program import ExceptionHandler, Instruction, Position, Program
 from .tables import decode_exceptions
@@ -121,7 +120,7 @@ def _is_cell(slot: int, program: Program) -> bool:
     return program.varnames[slot] in program.cellvars
 
 
-def _plain(opname: str, argument: int) -> tuple[Any, int]:
+def _plain(opname: str, argument: int) -> tuple[object, int]:
     if opname == "COMPARE_OP":
         return COMPARE_OPERATORS[argument >> COMPARE_SHIFT], argument & (1 << COMPARE_SHIFT) - 1
     if opname == "BINARY_OP":

@@ -92,7 +92,7 @@ class Program:
     varnames: list[str] = field(default_factory=list)
     cellvars: list[str] = field(default_factory=list)
     freevars: list[str] = field(default_factory=list)
-    consts: list[Any] = field(default_factory=list)
+    consts: list[object] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     stacksize: int = 0
     instructions: list[Instruction] = field(default_factory=list)

@@ -120,7 +120,7 @@ KINDS: dict[type, Callable[[Parts, Any], int]] = {
 }
 
 
-def direct_call(r: Rebuilder, result: object, inputs: list[Any], graph: Any, failed: Callable[..., Any]) -> Any:
+def direct_call(r: Rebuilder, result: object, inputs: list[Any], graph: Any, failed: Callable[..., Any]) -> object:
     """The ``DirectCall`` of a function whose result is ``result``; None where the result takes Python to make. ``inputs``: the sources that
     the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same,
     and what is called with the exception and the inputs where that one raises."""

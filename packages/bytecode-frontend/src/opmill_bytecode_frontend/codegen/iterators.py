@@ -34,7 +34,7 @@ def generator(r: Rebuilder, value: GeneratorValue) -> str:
     return name
 
 
-def begun(function: Any, *args: Any) -> Any:
+def begun(function: Any, *args: Any) -> object:
     """A generator that has come to its first yield."""
     made = function(*args)
     next(made)
@@ -92,9 +92,9 @@ def go_ahead(iterator: Any, steps: int) -> None:
         next(iterator)
 
 
-def remaining(r: Rebuilder, value: Any, read: Callable[[int], Any], position: int = 0) -> str:
+def remaining(r: Rebuilder, value: Value, read: Callable[[int], object], position: int = 0) -> str:
     """An iterator over the items that are left. Making them must not run code of the program: it would run too early."""
-    rest: list[Any] = []
+    rest: list[object] = []
     steps, item = r.vm.steps, None
     while item is not STOP:
         if (item := read(position)) is not STOP:

@@ -16,6 +16,7 @@ from .._native import store_known
 from ..breaks.continuation import Placed, forgetting
 from ..errors import Unsupported
 from ..graph.chance_states import states_of
+from ..graph.several import is_one_of_several, one_of_several
 from ..graph.spent import is_spent, spent
 from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
@@ -31,6 +32,7 @@ from ..values.iterators import ExternalIterator
 from ..values.launcher import KernelLauncher
 from ..values.made_classes import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
+from ..values.new_data import alias
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ObjectValue, builtin_base
 from ..values.opaque import RandomNumber, Untouched
@@ -68,13 +70,13 @@ class Rebuilder:
         self.prologue: list[str] = []
         self.body: list[str] = []
         self.outputs: list[TensorValue | SymbolicNumber] = []
-        self.unfinished: list[Any] = []
+        self.unfinished: list[object] = []
         """Generators met so far that were suspended."""
         self.states = ""
         """The name of the states that generators were in before they were drawn from."""
-        self._sources: dict[Any, str] = {}
+        self._sources: dict[object, str] = {}
         self._built: dict[int, str] = {}
-        self._keep: list[Any] = []
+        self._keep: list[object] = []
         self._assigned: list[str] = []
         self.forgets = False
         """Whether the variables of what was built are cleared before anything goes on: exceptions are among it, or one may be caught that
@@ -106,6 +108,8 @@ class Rebuilder:
         """What the graph is given for one of its inputs."""
         if getattr(value, "below", False):
             return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
+        if getattr(value, "aliased", False):
+            return f"{self.constants.name(alias)}({self.source(value.source)})"
         if getattr(value, "of_array", False):
             return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)})"
         if getattr(value, "computed", None) is not None:
@@ -203,6 +207,8 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
     text = f"_g[{len(r.outputs) - 1}]"
     if shown is not value:
         text = r.assign(value, f"{r.constants.name(spent)}({text})")
+    elif is_one_of_several(shown.fake):
+        text = r.assign(value, f"{r.constants.name(one_of_several)}({text})")
     if put_on := value.put_on():
         text = r.assign(value, text)
         r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]
@@ -489,7 +495,7 @@ def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
 
 
 @rebuilds(ExternalIterator, VaryingNumber, Untouched)
-def external(r: Rebuilder, value: Any) -> str:
+def external(r: Rebuilder, value: Value) -> str:
     return r.source(value.source)
 
 

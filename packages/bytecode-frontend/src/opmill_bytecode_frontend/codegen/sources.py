@@ -20,7 +20,7 @@ class Stub(Struct, frozen=True):
     those of its frames."""
 
     code: types.CodeType
-    globals: dict[str, Any]
+    globals: dict[str, object]
     parameters: list[str]
     lines: list[str]
 

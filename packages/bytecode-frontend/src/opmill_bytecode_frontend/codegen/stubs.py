@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..breaks.continuation import forgetting
 from ..values.constant import ConstantValue
@@ -46,7 +46,7 @@ class Passed:
     def temporary(self, prefix: str = "_v") -> str:
         return self.outer.temporary(prefix)
 
-    def define(self, code: types.CodeType, globals_: dict[str, Any], lines: list[str]) -> str:
+    def define(self, code: types.CodeType, globals_: dict[str, object], lines: list[str]) -> str:
         """The stub with these statements, in the name and place of ``code``; gives the expression that calls it."""
         name = self.constants.define(
             Stub(code, globals_, list(self._names.values()), forgetting(lines, self._names.values() if self.forgets else ()))

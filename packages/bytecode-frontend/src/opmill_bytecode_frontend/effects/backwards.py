@@ -6,7 +6,9 @@ one. What they read of objects that outlive the call is compared when they run (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import types
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +19,7 @@ from ..graph.regions import Region
 from ..graph.versions import written
 from ..values.base import Raised, Value
 from ..values.tensor import TensorValue
+from .rebinding import is_rebound
 
 if TYPE_CHECKING:
     from ..codegen.rebuild import Rebuilder
@@ -27,10 +30,12 @@ Record = Callable[[Region], Any]
 
 class Backward:
     """``record`` writes it into a region and gives what it returns, inside of ``forward``, whose tensors it reads; ``drawn`` is what it
-    wrote, ``reads`` what it read; ``place``: where the graph may end before its forward."""
+    wrote, ``reads`` what it read; ``place``: where the graph may end before its forward;
+    ``namespace``: that of the module where it is used."""
 
-    def __init__(self, name: str, forward: Region, record: Record, place: int) -> None:
+    def __init__(self, name: str, forward: Region, record: Record, place: int, namespace: Mapping[str, Any]) -> None:
         self.name = name
+        self.namespace = namespace
         self.forward = forward
         self.record = record
         self.place = place
@@ -40,6 +45,8 @@ class Backward:
         self.drawn: Any = None
         self.saved: list[tuple[Any, int]] = []
         """What autograd keeps for it, with how often that had been written: it refuses a backward that would read something else."""
+        self.unsaved: list[Any] = []
+        """Other tensors of the forward that it reads."""
         self.ran = False
         """Whether captured code has gone backward since."""
 
@@ -54,7 +61,7 @@ class Backward:
         return returned
 
 
-def drawing(region: Region, returned: object) -> Any:
+def drawing(region: Region, returned: object) -> object:
     """What tells recorded graphs apart."""
     nodes = [f"{n.op} {n.name} {n.target!r} {n.args!r} {n.kwargs!r}" for n in region.graph.nodes]
     inner = {name: getattr(held, "code", id(held)) for name, held in region.attributes.items()}
@@ -93,12 +100,14 @@ def settled(vm: Interpreter) -> None:
 def watch(vm: Interpreter, r: Rebuilder) -> bool:
     """Statements behind the graph that have those backwards compared which run when the call is over; whether there are any."""
     shown = [f"_g[{k}]" for k, value in enumerate(r.outputs) if isinstance(value, TensorValue) and has_history(value.fake)]
-    written = [v for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.source is not None and was_written(v.fake)]
-    if not vm.effects.backwards or not (shown or written):
+    changed = [v for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.source is not None and was_written(v.fake)]
+    if not vm.effects.backwards or not (shown or changed):
         return False
     settle(vm)
+    if vm.may_break:
+        refuse_unsaved(vm, r)
     count = len(r.body)
-    shown += [r.source(value.source) for value in written]
+    shown += [r.source(value.source) for value in changed]
     for backward in vm.effects.backwards:
         found = list(dict.fromkeys(text for kind, owner, name in backward.reads if (text := read_text(vm, r, backward, kind, owner, name))))
         if found:
@@ -128,7 +137,38 @@ def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, o
     if text is not None and kind is None:
         why = "it may be changed before the backward runs, which reads it"
         vm.unsupported("FE015", f"{owner.describe()} in the backward of {backward.name}", why, HINT, place=backward.place)
+    if text is not None and vm.may_break and is_rebound(kind, name, [backward.namespace, *home_of(owner)]):
+        why = "code of the program changes it, and may do so before the backward runs"
+        vm.unsupported("FE015", f"{name} in the backward of {backward.name}", why, HINT, place=backward.place)
     return text and f"({r.constants.name(kind)}, {text}, {name!r})"
+
+
+def home_of(owner: Any) -> list[Mapping[str, Any]]:
+    """The namespace of the module that an owner of names is from."""
+    if isinstance(owner, dict):
+        return [owner]
+    obj = getattr(owner, "obj", None)
+    if isinstance(obj, types.ModuleType):
+        return [vars(obj)]
+    module = sys.modules.get(getattr(obj if isinstance(obj, (type, types.FunctionType)) else type(obj), "__module__", ""))
+    return [] if module is None else [vars(module)]
+
+
+def refuse_unsaved(vm: Interpreter, r: Rebuilder) -> None:
+    """Raises Unsupported where a backward that is to run when the call is over reads tensors which others have, too, and which were not
+    saved for it: eager then takes what they hold by then."""
+    outside = [*vm.recorder.outside(), *(value.fake for value in r.outputs if isinstance(value, TensorValue))]
+    memory = {id_ for fake in outside if (id_ := memory_of(fake)) is not None}
+    for backward in vm.effects.backwards:
+        if any(memory_of(fake) in memory for fake in backward.unsaved):
+            why = "it is not saved by ctx.save_for_backward, and the program may write to it before the backward runs"
+            hint = "ctx.save_for_backward(...) keeps tensors for a backward"
+            vm.unsupported("FE015", f"a tensor that the backward of {backward.name} reads", why, hint, place=backward.place)
+
+
+def memory_of(fake: Any) -> int | None:
+    meta = getattr(fake, "meta", None)
+    return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
 
 
 HINT = "keep what it needs of it in the ctx, numbers and tensors"

@@ -23,7 +23,7 @@ class Effects:
         self.mutations = 0
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
         self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None, bool]] = {}
-        self.draws: list[tuple[Any, list[Value], dict[str, Value], Value]] = []
+        self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
         self.asked: list[Any] = []
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
         self.first: Any = None
@@ -41,7 +41,7 @@ class Effects:
         if not any(v is value for v in self.changed):
             self.changed.append(value)
 
-    def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
+    def store_global(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
         self.globals[(id(namespace), name)] = (namespace, name, value)
 
     def store_attribute(self, cls: type, name: str, found: object, value: Value | None) -> None:
@@ -57,6 +57,10 @@ class Effects:
         since = next((k + 1 for k, call in enumerate(self.calls) if call is self.first), 0)
         self.calls[since:] = [call for call in self.calls[since:] if not (call[0] is setattr and call[1][0] is owner)]
         self.calls.append((setattr, [owner, name, value], {}))
+
+    def state(self) -> tuple[int, ...]:
+        """What tells whether captured code has done anything since."""
+        return self.mutations, len(self.globals), len(self.attributes), len(self.draws), len(self.calls), len(self.asked)
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)

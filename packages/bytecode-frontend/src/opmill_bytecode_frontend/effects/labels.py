@@ -50,7 +50,7 @@ class Labels:
                 return True
         return False
 
-    def opened(self) -> list[tuple[Any, list[Value], dict[str, Value]]]:
+    def opened(self) -> list[tuple[object, list[Value], dict[str, Value]]]:
         """The calls that open for good what is open at the end of a graph."""
         return [
             (enter_range, [ConstantValue(label.name)], {}) if label.region is None else (enter_region, [label.region], {})
@@ -83,7 +83,7 @@ def mark(name: str) -> None:
         pass
 
 
-def _enter(name: str) -> Any:
+def _enter(name: str) -> object:
     return torch.ops.profiler._record_function_enter_new(name)
 
 

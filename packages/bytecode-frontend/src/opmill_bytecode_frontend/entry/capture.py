@@ -45,10 +45,10 @@ log = logging.getLogger("opmill.internal")
 #: For how many kinds of modules among its arguments one function is compiled: that often the limit for one of them.
 MOST_KINDS = 4
 CALL_OF_MODULES = torch.nn.Module._call_impl
-Backend = Callable[..., Any]
+Backend = Callable[..., object]
 
 
-def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[object]) -> object:
     """Runs the graph as it is."""
     return labelled(gm).forward
 
@@ -94,7 +94,7 @@ class Context:
         self.stand_in: Callable[[Any], Any] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
-        self._compiled: dict[Any, Any] = {}
+        self._compiled: dict[object, object] = {}
         self.turns = Turns()
 
     def compiled(self, fn: types.FunctionType) -> Any:
@@ -103,7 +103,7 @@ class Context:
             return known
         return self._compiled.setdefault(fn, CompiledFunction(fn, Capture(fn, self).on_miss))  # another thread may have been first
 
-    def resumed(self, body: Body, resume: Resume, place: object) -> Any:
+    def resumed(self, body: Body, resume: Resume, place: object) -> object:
         """The captured form of a resume function; the same one for the same place and state."""
         key = (body.key, place, resume.stack, resume.parameters)
         if (known := self._compiled.get(key)) is not None:
@@ -122,7 +122,7 @@ class Context:
             self._compiled.clear()
             self.given_up.clear()
 
-    def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
+    def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., object] | None:
         """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
         if (instead := self.stand_in(function)) is not None:
             return instead
@@ -182,7 +182,7 @@ class Capture:
         self.eager = False
         self.called = False
         """Whether it was called before, and fitted no entry."""
-        self.instead: Callable[..., Any] = fn
+        self.instead: Callable[..., object] = fn
         """What runs where the function is not captured."""
         self.seen = self.nothing_seen()
         self.raised = 0
@@ -200,7 +200,7 @@ class Capture:
         limit = self.context.options.recompile_limit
         return self.compiled_for[kinds] >= limit or len(compiled.entries) >= MOST_KINDS * limit
 
-    def on_miss(self, compiled: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    def on_miss(self, compiled: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
         others."""
         if self.eager:
@@ -208,7 +208,7 @@ class Capture:
         with intercept(None), collector_paused():
             return self._target(compiled, args, kwargs)
 
-    def _target(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    def _target(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
         context = self.context
         try:
             bound = bind_real(self.fn, args, kwargs)
@@ -279,7 +279,7 @@ class Capture:
 
         return context.watched_by(come_to)
 
-    def is_to_wait(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
+    def is_to_wait(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """Whether the program's stance is that this call runs as it is. Raises RuntimeError where it is that none may have to be
         captured."""
         stance = current_stance()
@@ -296,7 +296,7 @@ class Capture:
         self.compiled_for.clear()
         self.warned.clear()
 
-    def _raises(self, reason: Raised | RecursionError) -> Callable[..., Any]:
+    def _raises(self, reason: Raised | RecursionError) -> Callable[..., object]:
         """The function raises for these arguments, and no graph can end before, or the stack has no room left for a capture: it runs as it
         is, in the end without being captured first."""
         self.raised += 1
@@ -305,19 +305,19 @@ class Capture:
         )
         return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
 
-    def _waits(self) -> Callable[..., Any]:
+    def _waits(self) -> Callable[..., object]:
         """This call runs as it is, and nothing that it calls is captured; where calls stay so, the function is given up in the end."""
         self.raised += 1
         return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
 
-    def _passes(self, reason: Exception) -> Callable[..., Any]:
+    def _passes(self, reason: Exception) -> Callable[..., object]:
         """The machine has no memory, disk or process to spare: the call runs as it is, and the next one is captured. What is lacking but
         memory may be lacking for ever, so the function is given up in the end."""
         self.raised += not out_of_memory(reason)
         log.debug("%s runs eagerly this time: %s", self.fn.__qualname__, reason)
         return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
 
-    def _give_up(self) -> Callable[..., Any]:
+    def _give_up(self) -> Callable[..., object]:
         """From now on the function runs as it is, and what it calls is captured. One that goes on after a graph owns its arguments: nobody
         else would have them in the plain function."""
         fn, offer = self.fn, self.context.offer
@@ -330,14 +330,14 @@ class Capture:
             with intercept(offer):
                 return fn(*args, **kwargs)
 
-        def hand_over(*args: object) -> Any:
+        def hand_over(*args: object) -> TailCall:
             return TailCall(run, list(args))
 
         self.eager = True
         self.instead = run if self.resume is None or not self.resume.parameters else hand_over
         return self.instead
 
-    def _between(self) -> Callable[..., Any]:
+    def _between(self) -> Callable[..., object]:
         """What calls a module whose hooks or preparations no graph holds: what is between them is captured."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -346,7 +346,7 @@ class Capture:
 
         return call
 
-    def _translate(self, bound: dict[str, Any]) -> Translation:
+    def _translate(self, bound: dict[str, object]) -> Translation:
         """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""
         context, varying = self.context, self.seen.varying()
         if context.sizes_of_data:
@@ -384,7 +384,7 @@ class Capture:
             stacklevel=5,
         )
 
-    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
+    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         everything = len(compiled.entries) >= MOST_KINDS * self.context.options.recompile_limit
         self.eager = not kinds or everything
         if kinds in self.warned or (everything and self.warned):

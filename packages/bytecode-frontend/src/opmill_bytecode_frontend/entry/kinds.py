@@ -27,7 +27,7 @@ def kind_of(module: torch.nn.Module) -> Hashable:
     return look(module)
 
 
-def tensor_kind(tensor: Any) -> Hashable:
+def tensor_kind(tensor: torch.Tensor) -> Hashable:
     """Class, element type, device and shape; of what has no shape yet, or is no tensor, its class."""
     kind: type = type(tensor)
     if not issubclass(kind, torch.Tensor) or torch.nn.parameter.is_lazy(tensor):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch.fx import _symbolic_trace
@@ -31,7 +30,7 @@ def is_of_program(place: int) -> bool:
 
 def not_for_torch(code: types.CodeType) -> None:
     """Torch's own compiler, where code that it compiles has called this one, reads neither this compiler nor what that made."""
-    hooks: Any = torch._C._dynamo.eval_frame
+    hooks = torch._C._dynamo.eval_frame
     hooks.set_code_exec_strategy(code, hooks._FrameExecStrategy(hooks._FrameAction.SKIP, hooks._FrameAction.SKIP))
 
 

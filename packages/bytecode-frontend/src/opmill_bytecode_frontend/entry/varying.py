@@ -134,7 +134,7 @@ class Seen:
         """Whether a capture may have had symbolic sizes by what was seen or asked for."""
         return bool(self.dynamic or self.sizes or self.strides or self.ints or self.floats)
 
-    def symbolic(self) -> Any:
+    def symbolic(self) -> object:
         """All that was seen to change."""
         dims = [frozenset((source, d) for source, dims in seen.items() for d in dims) for seen in (self.sizes, self.strides)]
         return (*dims, frozenset(self.ints), frozenset(self.floats))
@@ -165,7 +165,7 @@ class Seen:
             rebound=frozenset(self.rebound),
         )
 
-    def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
+    def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> list[object]:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again. Gives the guards of
         texts, sets and objects on which graphs do not depend from now on."""
         missed: set[Source] = set()
@@ -292,7 +292,7 @@ def each_fact(guards: Iterable[object]) -> Iterator[Any]:
             yield from guard.tensors
 
 
-def value_of(source: Source, values: Mapping[str, object]) -> Any:
+def value_of(source: Source, values: Mapping[str, object]) -> object:
     """What a source gives for these arguments; None where it leads nowhere."""
     try:
         return reference.read(source, values)

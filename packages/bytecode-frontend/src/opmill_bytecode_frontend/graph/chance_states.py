@@ -5,17 +5,21 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import torch
+
 States = list[tuple[Any, Any]]
 
 
-def states_of(*generators: Any) -> States:
-    """Generators of Python and of NumPy, with their states."""
+def states_of(*generators: object) -> States:
+    """Generators of Python, of NumPy and of torch, with their states."""
     return [(generator, _state(generator)) for generator in generators]
 
 
-def _state(generator: Any) -> Any:
+def _state(generator: Any) -> object:
     if isinstance(generator, random.Random):
         return generator.getstate()
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
     bits = getattr(generator, "bit_generator", None)
     return generator.get_state(legacy=False) if bits is None else bits.state
 

@@ -62,40 +62,50 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def all_reduce(tensor: torch.Tensor, op: str, group: Any = None, async_op: bool = False) -> Pending | None:
+def all_reduce(tensor: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False) -> Pending | None:
     name = c10d._group_or_default_group(group).group_name
     return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], async_op)
 
 
 def broadcast(
-    tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+    tensor: torch.Tensor,
+    src: int | None = None,
+    group: c10d.ProcessGroup | None = None,
+    async_op: bool = False,
+    group_src: int | None = None,
 ) -> Pending | None:
     group = c10d._group_or_default_group(group)
     source = c10d._canonicalize_group_rank(group, src, group_src, return_global=False)
     return ended(OPS.broadcast(real(tensor), source, group.group_name), [(real(tensor), None)], async_op)
 
 
-def all_gather_into_tensor(output: torch.Tensor, input: torch.Tensor, group: Any = None, async_op: bool = False) -> Pending | None:
+def all_gather_into_tensor(
+    output: torch.Tensor, input: torch.Tensor, group: c10d.ProcessGroup | None = None, async_op: bool = False
+) -> Pending | None:
     group = c10d._group_or_default_group(group)
     gathered = OPS.all_gather_into_tensor(real(input).reshape(-1), group.size(), group.group_name)
     return ended(gathered, [(real(output), None)], async_op)
 
 
-def all_gather(outputs: Sequence[torch.Tensor], input: torch.Tensor, group: Any = None, async_op: bool = False) -> Pending | None:
+def all_gather(
+    outputs: Sequence[torch.Tensor], input: torch.Tensor, group: c10d.ProcessGroup | None = None, async_op: bool = False
+) -> Pending | None:
     group = c10d._group_or_default_group(group)
     flat = real(input).reshape(-1)
     gathered, size = OPS.all_gather_into_tensor(flat, group.size(), group.group_name), flat.shape[0]
     return ended(gathered, [(real(output), (k * size, (k + 1) * size)) for k, output in enumerate(outputs)], async_op)
 
 
-def reduce_scatter_tensor(output: torch.Tensor, input: torch.Tensor, op: str, group: Any = None, async_op: bool = False) -> Pending | None:
+def reduce_scatter_tensor(
+    output: torch.Tensor, input: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False
+) -> Pending | None:
     group = c10d._group_or_default_group(group)
     scattered = OPS.reduce_scatter_tensor(real(input).reshape(-1), op, group.size(), group.group_name)
     return ended(scattered, [(real(output), None)], async_op)
 
 
 def reduce_scatter(
-    output: torch.Tensor, inputs: Sequence[torch.Tensor], op: str, group: Any = None, async_op: bool = False
+    output: torch.Tensor, inputs: Sequence[torch.Tensor], op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
     group = c10d._group_or_default_group(group)
     given = torch.cat([real(t).reshape(-1) for t in inputs])
@@ -107,7 +117,7 @@ def all_to_all_single(
     input: torch.Tensor,
     output_split_sizes: Sequence[int] | None = None,
     input_split_sizes: Sequence[int] | None = None,
-    group: Any = None,
+    group: c10d.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Pending | None:
     group = c10d._group_or_default_group(group)
@@ -118,7 +128,7 @@ def all_to_all_single(
 
 
 def all_to_all(
-    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], group: Any = None, async_op: bool = False
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
     group = c10d._group_or_default_group(group)
     given, taken = [real(t).reshape(-1) for t in inputs], [real(t).numel() for t in outputs]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -40,7 +39,7 @@ def said_by_autograd(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and _OF_WRITES.search(str(error)) is not None
 
 
-def asked_of_eager(function: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[bool, Exception | None]:
+def asked_of_eager(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[bool, Exception | None]:
     """Whether eager could be asked, and the exception that it raised; None where it raises none, and where it does more than to compute."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False, None
@@ -72,7 +71,7 @@ def computes(function: object) -> bool:
     )
 
 
-def stand_in(value: torch.Tensor) -> Any:
+def stand_in(value: torch.Tensor) -> object:
     """For a fake zeros; a generator of random numbers that goes on by itself."""
     return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)
 

@@ -21,12 +21,10 @@ log = logging.getLogger("opmill.internal")
 WRITING = frozenset("batch_norm instance_norm native_batch_norm backward manual_seed setitem delitem".split())
 
 
-#: In-place methods of tensors that draw numbers, or change what no version counts.
+#: In-place methods of tensors that change what no version counts.
 UNCOUNTED = frozenset(
     "requires_grad_ detach_ resize_ resize_as_ set_ share_memory_ squeeze_ unsqueeze_ transpose_ t_ swapdims_ swapaxes_ as_strided_ "
-    "rename_ apply_ map_ map2_ "
-    "normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ dropout_ alpha_dropout_ feature_dropout_ "
-    "rrelu_".split()
+    "rename_ apply_ map_ map2_".split()
 )
 
 
@@ -45,12 +43,12 @@ def name_of(node: torch.fx.Node) -> str:
 
 
 def is_counted_write(node: torch.fx.Node) -> bool:
-    """Whether the node writes to a tensor and does nothing else."""
+    """Whether the node writes to a tensor and does nothing else; numbers that it draws are drawn again (`undoing`)."""
     target, name = node.target, name_of(node)
     if node.op == "call_function" and getattr(target, "__module__", None) == "_operator":
         return name == "setitem" or name.startswith("i")
     of_tensors = node.op == "call_method" or isinstance(target, types.MethodDescriptorType) or getattr(torch, name, None) is target
-    return of_tensors and name.endswith("_") and not name.endswith("__") and name not in UNCOUNTED and "generator" not in node.kwargs
+    return of_tensors and name.endswith("_") and not name.endswith("__") and name not in UNCOUNTED
 
 
 def is_harmless(node: torch.fx.Node) -> bool:
@@ -87,37 +85,37 @@ class Failing(Struct, eq=False):
     left nothing behind yet (``begun`` of its exception is False); ``before``: the switches of the thread when the graph began;
     ``levels``: how many function transforms it was in."""
 
-    plain: Callable[..., Any] | None
-    unless_begun: Callable[..., Any] | None
+    plain: Callable[..., object] | None
+    unless_begun: Callable[..., object] | None
     strict: bool
     before: dict[Any, tuple[Any, ...]]
     levels: int
     told: bool = False
 
-    def behind(self, states: States) -> Callable[..., Any]:
+    def behind(self, states: States) -> Callable[..., object]:
         """The same for a call that drew from generators, which were in these states before."""
 
-        def failed(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if self._again(error) is not None:
+        def failed(error: Exception, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+            if self.again(error) is not None:
                 put_back(states)
             return self(error, args, kwargs)
 
         return failed
 
-    def _again(self, error: Exception) -> Callable[..., Any] | None:
+    def again(self, error: Exception) -> Callable[..., object] | None:
         """What is run for the call; None: the error is its outcome."""
         plain = self.plain or (None if getattr(error, "begun", True) else self.unless_begun)
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         return None if hooked else plain  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising
 
-    def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
         """The result of the call: what the function itself gives or raises. An error that is ``mistaken`` is none of the
         program's: who runs the graph asks for the function instead, and is told that it ran."""
         if _functorch.get_dynamic_layer_stack_depth() > self.levels:
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
         for function, *given in switched(switches(), self.before):
             function(*given)
-        plain = self._again(error)
+        plain = self.again(error)
         if plain is None:
             raise error
         result = plain(*args, **kwargs)

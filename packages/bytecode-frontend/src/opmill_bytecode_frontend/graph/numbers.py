@@ -55,7 +55,7 @@ class Numbers:
         self.inside: dict[str, str] = {}
         """Symbol -> the attribute of its owner that has the size."""
         self.by_source: dict[Source, SymbolicNumber] = {}
-        self.by_text: dict[Any, SymbolicNumber] = {}
+        self.by_text: dict[object, SymbolicNumber] = {}
         self.strides: list[SizeRelation] = []
         self.asked: list[Index] = []
         """Symbols of dimensions that the program itself marked as changing."""
@@ -63,7 +63,7 @@ class Numbers:
         """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
         self._nodes: dict[Any, Any] = {}
 
-    def computed_number(self, value: int, text: str, sources: dict[Source, Any]) -> SymbolicNumber:
+    def computed_number(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber:
         """The number for an expression over sources, which is an input."""
         key = (text, *sources)
         found = self.by_text.get(key)
@@ -129,9 +129,9 @@ class Numbers:
             return constant
         if expr in self._nodes:
             return self._nodes[expr]
-        total: Any = None
+        total: object = None
         for monomial, coefficient in expr.terms:
-            product: Any = coefficient if not monomial else None
+            product = coefficient if not monomial else None
             for atom in monomial:
                 factor = self._atom(atom, node_of)
                 product = factor if product is None else self._call(operator.mul, product, factor)
@@ -161,7 +161,7 @@ class Numbers:
             self._nodes[name] = known
         return known
 
-    def _real(self, value: object, node_of: object) -> Any:
+    def _real(self, value: object, node_of: object) -> object:
         if isinstance(value, Index):
             return self._index(value, node_of)
         if not isinstance(value, Real):
@@ -209,7 +209,7 @@ class Numbers:
         expr = self.sizes.simplify(expr)
         return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
 
-    def _real_text(self, value: object, read: object, written: Callable[[Any], str], called: Callable[[str, list[str]], str]) -> str:
+    def _real_text(self, value: object, read: object, written: Callable[[object], str], called: Callable[[str, list[str]], str]) -> str:
         """``written`` turns other objects into text, ``called`` operations of texts."""
         if isinstance(value, Index):
             return self._index_text(value, read)

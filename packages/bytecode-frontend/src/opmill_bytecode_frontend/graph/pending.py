@@ -18,7 +18,7 @@ class StateChanged(RuntimeError):
     """A backward read an object of the program at capture that is another one now."""
 
 
-def attribute(owner: object, name: str) -> Any:
+def attribute(owner: object, name: str) -> object:
     """What a lookup finds, before descriptors of the program run: these are read by themselves."""
     if isinstance(owner, type):
         return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), MISSING)
@@ -33,7 +33,7 @@ def attribute(owner: object, name: str) -> Any:
     return getattr(owner, name, MISSING) if isinstance(raw, types.MemberDescriptorType) else raw
 
 
-def global_name(namespace: Any, name: str) -> Any:
+def global_name(namespace: Any, name: str) -> object:
     return namespace.get(name, MISSING)
 
 

@@ -14,7 +14,7 @@ WRITTEN = ("_code", "_lineno_map", "_prologue_start")
 class _Forward:
     """``forward`` until it is asked for. Each graph module has a class of its own, which knows the module."""
 
-    def __get__(self, module: Any, owner: Any = None) -> Any:
+    def __get__(self, module: Any, owner: Any = None) -> object:
         of_class = module is None
         module = owner.__dict__["only"]() if of_class and "only" in owner.__dict__ else module
         if module is None:
@@ -23,7 +23,7 @@ class _Forward:
         return owner.forward if of_class else module.forward
 
 
-def _interpreted(module: torch.nn.Module, *args: Any) -> Any:
+def _interpreted(module: torch.nn.Module, *args: object) -> object:
     return torch.fx.Interpreter(module).run(*args)
 
 

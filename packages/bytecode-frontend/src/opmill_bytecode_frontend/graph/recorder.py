@@ -43,12 +43,13 @@ from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
+from .versions import Writes
 
 #: Python types that stand for dtypes; their text is no expression.
-DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+DTYPE_OF_TYPE: dict[object, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 
 
-def graph_constant(value: object) -> Any:
+def graph_constant(value: object) -> object:
     """As it may stand in the text of a graph: numbers of numpy as Python's own."""
     if type(value).__module__ == "numpy" and isinstance(value, (float, complex)):
         return complex(value) if isinstance(value, complex) else float(value)
@@ -64,10 +65,8 @@ WITH_SCALARS = IN_PLACE | {
     *("add", "sub", "mul", "div", *COMPARED),
 }
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
-FILLING: dict[Any, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
+FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
 """Others that take one for their last argument, and how many they have."""
-
-
 TABLES = re.compile(r"\.__dict__|'_modules'|'_parameters'|'_buffers'")
 NO_NAMES = re.compile(r"\W+")
 
@@ -78,8 +77,7 @@ class NotGraphable(Exception):
 
 def where_now(machine: weakref.ref[Machine], spans: dict[str, tuple[str, Span]]) -> Callable[[], str]:
     """The user's line that runs; ``spans`` then has the function, and the expression in it. The machine is not held: sizes, which fake
-    tensors hold where the garbage collector does not see it,
-    outlive the capture, and would keep all that it has met."""
+    tensors hold where the garbage collector does not see it, outlive the capture, and would keep all that it has met."""
 
     def where() -> str:
         vm = machine()
@@ -109,7 +107,7 @@ class Recorder:
         """Whether numbers and sizes that only data tell may be symbols."""
         self.inputs: list[TensorValue | SymbolicNumber] = []
         self.attributes: dict[str, Any] = {}
-        self.fakes: dict[torch.fx.Node, Any] = {}
+        self.fakes: dict[torch.fx.Node, torch.Tensor] = {}
         """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
         self.scalars: dict[str, TensorValue] = {}
@@ -118,6 +116,8 @@ class Recorder:
         """Tensors that require grad and were made in captured code, and the place where."""
         self.went_back = False
         """Whether gradients were computed in captured code, which uses up histories."""
+        self.writes = Writes()
+        self.refused_write = False  # by autograd
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
         self.began = ""
@@ -203,7 +203,7 @@ class Recorder:
                 self.numbers.inside.update(dict.fromkeys(self.numbers.read.keys() - known, name))
         return self.context.from_tensor(obj)
 
-    def _name(self, symbol: Index, source: Source, *read: Any) -> None:
+    def _name(self, symbol: Index, source: Source, *read: object) -> None:
         [name] = symbol.symbols
         self.numbers.sources[name] = source
         self.numbers.read |= {name: read} if read else {}
@@ -223,7 +223,7 @@ class Recorder:
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
         return found
 
-    def computed_input(self, value: int, text: str, sources: dict[Source, Any]) -> SymbolicNumber | ConstantValue:
+    def computed_input(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber | ConstantValue:
         """An int that Python computes before the graph (``text``, over ``{0}``, ... for the sources). One as small as sizes that are always
         assumed is assumed, and its sources are not."""
         if value < SMALLEST:
@@ -253,7 +253,7 @@ class Recorder:
             if value.node is not first:
                 first.prepend(value.node)
 
-    def outside(self) -> list[Any]:
+    def outside(self) -> list[torch.Tensor]:
         """What stands for the tensors that are not the graph's own."""
         return [v.fake for v in (*self.inputs, *self.by_fake.values()) if isinstance(v, TensorValue) and v.obj is not None]
 
@@ -281,8 +281,6 @@ class Recorder:
 
     def outside_node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         """The node where the value was made; inputs belong to the outermost graph."""
-        if getattr(value, "moved", False):
-            self.vm.unsupported("FE032", "a use of a tensor whose data was assigned", "it has other memory when the graph has run")
         if value.node is None:
             value.node = self._input_node(value)
         return value.node
@@ -316,6 +314,7 @@ class Recorder:
         """The argument for the graph (nodes) or for the run on fakes."""
         kind = type(value)
         if kind is TensorValue:
+            value = value.current(self.vm)
             return value.fake if fakes else self.node_of(value)
         if kind is ConstantValue:
             if isinstance(value.value, PLAIN) or callable(value.value):
@@ -356,7 +355,7 @@ class Recorder:
             return plain
         raise NotGraphable(value.describe())
 
-    def _number_node(self, value: SymbolicNumber) -> Any:
+    def _number_node(self, value: SymbolicNumber) -> object:
         node = self.numbers.node(value.number, self.outside_node_of)
         return self.here(node) if isinstance(node, torch.fx.Node) else node
 
@@ -385,6 +384,8 @@ class Recorder:
         """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
         result = getattr(value.fake, name)
         if isinstance(result, torch.Tensor):
+            value = value.current(vm)
+            result = getattr(value.fake, name)
             node = self.graph.call_function(getattr, (self.node_of(value), name))
             self.labels.note(node)
             return self.track(vm, result, node)
@@ -412,6 +413,7 @@ class Recorder:
         except Exception as exc:
             failure = exc
         # outside of the handler: what eager raises has no context but the program's
+        self.refused_write = self.refused_write or said_by_autograd(failure)
         asked, real = (False, None) if said_by_autograd(failure) else asked_of_eager(function, args, kwargs)
         if asked and real is None:
             raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
@@ -526,7 +528,7 @@ class Recorder:
         """The tracked value of what an operation gave."""
         if isinstance(result, torch.Tensor):
             known = self.by_fake.get(id(result))
-            if known is not None and known.fake is result:
+            if known is not None and (known.fake is result or (known.given is not None and known.given.plain.fake is result)):
                 self.note_written(vm, result)
                 return known
             wrapped = takes_operators(type(result))
@@ -557,6 +559,7 @@ class Recorder:
 
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
+        self.writes.note(fake)
         for written in [t for t in (fake, fake._base) if t is not None]:
             known = self.by_fake.get(id(written))
             if known is not None and known.fake is written:

@@ -33,7 +33,7 @@ def switches() -> dict[Any, tuple[Any, ...]]:
     return found
 
 
-def switched(before: dict[Any, tuple[Any, ...]], now: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def switched(before: dict[object, tuple[object, ...]], now: dict[object, tuple[object, ...]]) -> list[tuple[Any, ...]]:
     """What to call to come from one state to the other."""
     return [call for key, call in now.items() if before[key] != call]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,13 +15,34 @@ def written(fake: torch.Tensor) -> int:
     return 1 if fake.is_inference() else fake._version
 
 
+def memory(fake: torch.Tensor) -> int:
+    """Tells memory from other memory. Fakes of one memory have meta tensors that share storage."""
+    try:
+        return int(getattr(fake, "meta", fake).untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):  # a class that has none
+        return id(fake)
+
+
+class Writes:
+    """How many steps of a graph wrote to a memory, also through what counts its writes apart."""
+
+    def __init__(self) -> None:
+        self._steps: collections.Counter[int] = collections.Counter()
+
+    def note(self, fake: torch.Tensor) -> None:
+        self._steps[memory(fake)] += 1
+
+    def to(self, fake: torch.Tensor) -> int:
+        return self._steps[memory(fake)]
+
+
 def uncounted(value: Any) -> bool:
     """Whether an input of the graph is only written to through its ``data``."""
     users = value.node.users if value.node is not None else ()
     return written(value.fake) == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)
 
 
-def kept(*tensors: torch.Tensor) -> AbstractContextManager[Any]:
+def kept(*tensors: torch.Tensor) -> AbstractContextManager[object]:
     """Their counters are afterwards what they were."""
     return torch.autograd._unsafe_preserve_version_counter(tuple(t for t in tensors if not t.is_inference()))
 
@@ -36,4 +58,4 @@ def versions(*tensors: torch.Tensor) -> list[int]:
     return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
 
 
-__all__ = ["count", "kept", "uncounted", "versions", "written"]
+__all__ = ["Writes", "count", "kept", "memory", "uncounted", "versions", "written"]

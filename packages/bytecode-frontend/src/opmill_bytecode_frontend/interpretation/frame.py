@@ -25,7 +25,7 @@ class Prepared:
         self.index = {id(ins): i for i, ins in enumerate(self.instructions)}
         self.handlers = [handlers.get(ins.opname) for ins in self.instructions]
         self.cells = set(code.co_cellvars) | set(code.co_freevars)
-        self.resumes: dict[Any, Resume] = {}
+        self.resumes: dict[object, Resume] = {}
         """Resume functions made so far, by place and state."""
 
     @cached_property
@@ -37,7 +37,7 @@ class Prepared:
 _PREPARED: weakref.WeakKeyDictionary[types.CodeType, Prepared] = weakref.WeakKeyDictionary()
 
 
-def prepare(code: types.CodeType, handlers: dict[str, Any]) -> Prepared:
+def prepare(code: types.CodeType, handlers: dict[str, object]) -> Prepared:
     """Decoding is cached for as long as the code object lives."""
     found = _PREPARED.get(code)
     if found is None or found.program.filename != code.co_filename or found.program.firstlineno != code.co_firstlineno:
@@ -49,7 +49,7 @@ class Frame:
     """Locals, cells, stack and position of one interpreted call."""
 
     def __init__(
-        self, prepared: Prepared, code: types.CodeType, function: FunctionValue | None, globals_: dict[str, Any], depth: int
+        self, prepared: Prepared, code: types.CodeType, function: FunctionValue | None, globals_: dict[str, object], depth: int
     ) -> None:
         self.prepared = prepared
         self.code = code
@@ -68,7 +68,7 @@ class Frame:
         """Of each jump back: how often, and where from, by its target."""
         self.kwnames: tuple[str, ...] = ()
         self.caller: Frame | None = None
-        self.calling: Any = None
+        self.calling: object = None
         """The function that the instruction being run is about to call, ..."""
         self.goes_on: Any = None
         """... how that instruction goes on with its result (`returning.Returned`), ..."""
@@ -98,7 +98,7 @@ class Frame:
             self.turns[index] = self.turns.get(index, (0, 0))[0] + 1, self.pc - 1
         self.pc = index
 
-    def delegate(self) -> Any:
+    def delegate(self) -> object:
         """The iterator that a suspended generator delegates to (``yield from``), or None."""
         following = self.prepared.instructions[self.pc]
         delegates = self.pc > 0 and following.opname == "RESUME" and (following.argval or 0) & 3 == 2
@@ -140,7 +140,7 @@ class Frame:
         return f"{self.code.co_filename}:{self.line}"
 
 
-def callee_of(first: object, second: object, args: list[Any]) -> Any:
+def callee_of(first: object, second: object, args: list[object]) -> Any:
     """The function of the two places below a call's arguments; a receiver that stands beside it becomes the first of these."""
     if sys.version_info >= (3, 13):
         function, receiver = first, second

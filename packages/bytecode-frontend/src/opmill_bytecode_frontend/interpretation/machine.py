@@ -6,7 +6,7 @@ import builtins
 import collections
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Callable, Hashable, NoReturn, cast
 
 import torch
 
@@ -97,7 +97,7 @@ class Interpreter(Operators, Assumptions):
         """Outcomes of comparisons of floats that are not assumed."""
         self.modules: dict[Any, ModuleValue] = {}
         """Known modules by their source."""
-        self.below_modules: dict[Any, bool] = {}
+        self.below_modules: dict[object, bool] = {}
         """Sources, and whether one of the modules is on the path to them."""
         self.tree_classes: set[type] = set()
         """Those of the modules, and their bases."""
@@ -110,11 +110,13 @@ class Interpreter(Operators, Assumptions):
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
         self.origins: dict[int, tuple[Value, int]] = {}
+        self.handles = False
+        """Whether functions met so far handle exceptions."""
         self.generators: list[tuple[GeneratorValue, int]] = []
         """Those that were made, and the place where."""
-        self.referred: list[Any] = []
+        self.referred: list[object] = []
         """Objects of before that captured code made weak references to."""
-        self.cached: dict[Any, Value] = {}
+        self.cached: dict[object, Value] = {}
         """What functions with caches give for constants, ..."""
         self.computing = 0
         """... and how many of them are being interpreted."""
@@ -126,7 +128,7 @@ class Interpreter(Operators, Assumptions):
         """Whether ``graph_break`` means nothing."""
         self.error_on_break: list[bool] = []
         """What the blocks of ``error_on_graph_break`` say that captured code is in."""
-        self.inlined: frozenset[Any] = frozenset()
+        self.inlined: frozenset[object] = frozenset()
         self.stand_in: Callable[[Any], Any] = lambda function: None
         """What a backend has to be called in place of a function; None: nothing."""
         self.may_end = False  # whether the graph may end before the function does
@@ -154,6 +156,7 @@ class Interpreter(Operators, Assumptions):
             own += [frame.locals, frame.cells, frame.stack]
         for held in own:
             held.clear()
+        self.recorder.context.forget_tensors()
         self.stopped = self.handled = None
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ class Interpreter(Operators, Assumptions):
 
     # ---- names -----------------------------------------------------------------------------------------------------
 
-    def read_global(self, namespace: dict[str, Any], name: str, module: object = None) -> Value:
+    def read_global(self, namespace: dict[str, object], name: str, module: object = None) -> Value:
         """A name of a module: assigned earlier in the capture, a global, or a builtin."""
         changed = self.effects.globals.get((id(namespace), name))
         if changed is not None:
@@ -260,7 +263,7 @@ class Interpreter(Operators, Assumptions):
             self.no_name(name)
         return self.wrap(found, Pinned(found, name))
 
-    def names(self, namespace: dict[str, Any]) -> Value:
+    def names(self, namespace: dict[str, object]) -> Value:
         """The dictionary of a module's names."""
         found = self.known.get(id(namespace))
         if found is None or found[0] is not namespace:
@@ -269,7 +272,7 @@ class Interpreter(Operators, Assumptions):
             return self.know(namespace, Names(items, dict, source, namespace))
         return found[1]
 
-    def may_be_rebound(self, namespace: dict[str, Any], value: object) -> bool:
+    def may_be_rebound(self, namespace: dict[str, object], value: object) -> bool:
         """Whether a name of torch or the standard library is guarded: functions and classes that user code reads, torch's functional forms,
         and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
         if namespace is sys.__dict__ and not callable(value):
@@ -338,7 +341,7 @@ class Interpreter(Operators, Assumptions):
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    def key(self, value: Value) -> Any:
+    def key(self, value: Value) -> Hashable:
         return value.key(self)
 
     def truth(self, value: Value) -> bool:
@@ -471,10 +474,11 @@ class Interpreter(Operators, Assumptions):
             frame.has_places, frame.returned = True, self.frame.goes_on
         return self.run(frame).value
 
-    def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
+    def make_frame(self, fn: FunctionValue, bound: dict[str, object], depth: int) -> Frame:
         self.guard_function(fn)
         prepared = prepare(fn.code, self.handlers)
         frame = Frame(prepared, fn.code, fn, fn.globals, depth)
+        self.handles = self.handles or bool(fn.code.co_exceptiontable)
         frame.locals = bound
         for name, cell in zip(fn.code.co_freevars, fn.closure):
             if not isinstance(cell, CellValue):

@@ -40,7 +40,7 @@ def compiles(function: object) -> bool:
     return getattr(function, "_opmill_compiles", False) is True
 
 
-def optimizers_own(function: object) -> Any:
+def optimizers_own(function: object) -> FunctionType | None:
     """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every
     optimizer); None for what somebody else disabled."""
     own = getattr(function, "_torchdynamo_orig_callable", None)
@@ -85,11 +85,15 @@ def work_of_package(frame: Frame) -> dict[str, Any]:
     began, each = None, cast("Frame | None", frame)
     while each is not None and installed(each.code.co_filename) and each.code.co_name not in COMPUTING:
         began, each = each, each.caller
-    if began is None:
-        return {}
-    if began.caller is None:
+    return {} if began is None else where_called(began)
+
+
+def where_called(frame: Frame) -> dict[str, Any]:
+    """That what ``frame`` runs is to run as it is, as arguments of `Machine.unsupported`: the graph ends where it was called, or there is
+    none of what was called first."""
+    if frame.caller is None:
         return {"whole": True}
-    return {"place": began.caller.place} if began.caller.has_places else {}
+    return {"place": frame.caller.place} if frame.caller.has_places else {}
 
 
-__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "work_of_package"]
+__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "where_called", "work_of_package"]

@@ -15,7 +15,7 @@ import re
 import types
 import typing
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, cast
+from typing import TYPE_CHECKING, Any, Callable, Hashable, cast
 
 import torch
 
@@ -76,14 +76,14 @@ def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
 
 
 @functools.lru_cache(maxsize=4096)
-def tracker(kind: Any) -> Wrapper:
+def tracker(kind: type) -> Wrapper:
     for cls in kind.__mro__:
         if cls in TRACKERS:
             return TRACKERS[cls]
     return TRACKERS[object]
 
 
-def by_identity(vm: Interpreter, obj: object, source: Any) -> Any:
+def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Any:
     """Guards that the source gives this very object; from then on it is found as a pinned object."""
     if source is None:
         return None
@@ -183,10 +183,10 @@ def by_name(vm: Interpreter, obj: object, source: Source | None) -> Value:
 class EnumValue(ObjectValue):
     """An enum member: an object by identity, and the str or int that it may be as well."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return self.obj
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return ConstantValue(self.obj).find_method(name)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
@@ -195,7 +195,7 @@ class EnumValue(ObjectValue):
             return super().special(vm, name, args)
         return ConstantValue(self.obj).special(vm, name, args)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.obj
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:
@@ -210,7 +210,7 @@ class EnumValue(ObjectValue):
 class FrozenObject(ObjectValue):
     """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return self.obj
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:
@@ -328,7 +328,7 @@ def mapping_proxy(vm: Interpreter, obj: Any, source: Any) -> Value:
     return view
 
 
-def same_contents(now: Any, found: dict[Any, Any]) -> bool:
+def same_contents(now: Any, found: dict[object, object]) -> bool:
     return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
 
 
@@ -347,7 +347,7 @@ def dict_(vm: Interpreter, obj: object, source: Any) -> Value:
 
 
 @tracks(set, frozenset)
-def set_(vm: Interpreter, obj: object, source: Any) -> Value:
+def set_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     plain = not (source is None or root_is_pinned(source)) and guard_items(vm, obj, source)
     if plain and source in vm.varying.opaque:
         return VaryingNumber(obj, source)
@@ -555,7 +555,7 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
     return value
 
 
-def wrapper_input(vm: Interpreter, obj: Any, source: Source | None) -> TensorValue:
+def wrapper_input(vm: Interpreter, obj: object, source: Source | None) -> TensorValue:
     """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
     try:
         take_apart(obj)
@@ -574,7 +574,7 @@ def namespace(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(_thread.LockType, _thread.RLock)
-def lock(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def lock(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return LockValue(obj, by_identity(vm, obj, source) or Pinned(obj, "lock"))
 
 

@@ -23,7 +23,7 @@ _SPACE = "opmill_kernels"
 _lock = ForkLock()
 _numbers = itertools.count()
 """For names: a number is never used again, for what came of a definition that failed on its way stays known to torch."""
-_operators: dict[Any, Any] = {}
+_operators: dict[object, object] = {}
 _library: list[torch.library.Library] = []
 
 
@@ -37,7 +37,7 @@ class Launch(Struct, frozen=True):
     numbers: tuple[str, ...]
     constants: tuple[tuple[str, Any], ...]
     written: tuple[bool, ...]
-    configurations: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    configurations: tuple[tuple[tuple[str, object], ...], ...] = ()
     axes: int = 3
 
     def __call__(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int], grid: Sequence[int]) -> None:
@@ -59,7 +59,7 @@ class Launch(Struct, frozen=True):
         return lambda meta: next(found for constants, found in table if all(meta[name] == value for name, value in constants.items()))
 
 
-def operator_of(launch: Launch) -> Any:
+def operator_of(launch: Launch) -> object:
     """The operator that writes, the same one for equal launches."""
     key = id(launch.kernel), launch.tensors, launch.numbers, _exactly(launch.constants), launch.written, launch.configurations, launch.axes
     with _lock:
@@ -68,11 +68,11 @@ def operator_of(launch: Launch) -> Any:
         return _operators[key]
 
 
-def _exactly(constants: tuple[tuple[str, Any], ...]) -> Any:
+def _exactly(constants: tuple[tuple[str, object], ...]) -> object:
     return tuple((name, type(value), repr(value) if isinstance(value, float) else value) for name, value in constants)
 
 
-def _define(launch: Launch, number: int) -> Any:
+def _define(launch: Launch, number: int) -> object:
     if not _library:
         _library.append(torch.library.Library(_SPACE, "FRAGMENT"))
     library = _library[0]
@@ -87,7 +87,7 @@ def _define(launch: Launch, number: int) -> Any:
     def write(*args: Any) -> None:
         launch(args[:count], args[count], args[count + 1])
 
-    def copies(*args: Any) -> Any:
+    def copies(*args: Any) -> object:
         tensors = [
             torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t) if k in writes else t
             for k, t in enumerate(args[:count])
@@ -114,5 +114,5 @@ def _define(launch: Launch, number: int) -> Any:
     return operators[0]
 
 
-def _results(tensors: list[torch.Tensor]) -> Any:
+def _results(tensors: list[torch.Tensor]) -> object:
     return tensors[0] if len(tensors) == 1 else tuple(tensors)

@@ -55,7 +55,7 @@ def _parsed(function: types.FunctionType) -> ast.FunctionDef | None:
     return next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
 
 
-def _written(function: types.FunctionType, open_: dict[types.FunctionType, Any]) -> frozenset[str] | None:
+def _written(function: types.FunctionType, open_: dict[types.FunctionType, object]) -> frozenset[str] | None:
     tree = _parsed(function)
     if tree is None:
         return None
@@ -179,7 +179,7 @@ class _Walk(ast.NodeVisitor):
 
     # ---- names of the function's surroundings ----------------------------------------------------------------------
 
-    def _resolve(self, node: ast.AST) -> Any:
+    def _resolve(self, node: ast.AST) -> object:
         """The object that a name or a chain of attributes says, None where it is not known before the kernel runs."""
         chain = list(_chain(node))
         if not chain or chain[0] in self.behind:

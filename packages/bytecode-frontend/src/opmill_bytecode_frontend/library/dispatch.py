@@ -114,7 +114,7 @@ def lookup(obj: object) -> Any:
         return None
 
 
-def call_builtin(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something implemented in C, or known by identity."""
     if vm.recorder.overriding and (found := overridden(vm, obj, args, kwargs)) is not None:
         return found
@@ -317,11 +317,16 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
             if (obj.__objclass__, name) in OF_OWN_CLASS:
                 return of_own_class(vm, receiver, storage, name, rest)
             result = storage.method(vm, name, rest, kwargs)
+            if result is storage and name in IN_PLACE:
+                return receiver
             if result is storage and type(storage) is SetValue and storage.cls is frozenset:  # only an exact one is its own copy
                 return SetValue(dict(storage.items), frozenset)
             return result
         return fold(vm, obj, args, kwargs) if obj.__objclass__.__module__ in PURE_MODULES else receiver.method(vm, name, rest, kwargs)
     return receiver.method(vm, name, rest, kwargs)
+
+
+IN_PLACE = frozenset("__iadd__ __imul__ __ior__ __iand__ __isub__ __ixor__".split())
 
 
 def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str, args: list[Value]) -> Value:

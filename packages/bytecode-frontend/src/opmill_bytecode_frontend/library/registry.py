@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 Handler = Callable[..., Any]
-HANDLERS: dict[Any, Handler] = {}
+HANDLERS: dict[object, Handler] = {}
 OBJECTS_OF: dict[type, Handler] = {}
 NAMED: dict[str, Handler] = {}
 NAMED_WITH_FUNCTION: dict[str, Handler] = {}

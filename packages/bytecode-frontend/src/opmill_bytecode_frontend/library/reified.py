@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
 
 
-def real_of(vm: Interpreter, value: Value) -> Any:
+def real_of(vm: Interpreter, value: Value) -> object:
     """The object, made anew where captured code made it of objects that were there before; MISSING where that cannot be."""
     if isinstance(value, ConstantValue):
         return value.value
@@ -41,6 +41,6 @@ def real_of(vm: Interpreter, value: Value) -> Any:
     return MISSING
 
 
-def _of(vm: Interpreter, parts: Any, make: Any) -> Any:
+def _of(vm: Interpreter, parts: Any, make: Any) -> object:
     made = [real_of(vm, part) for part in parts]
     return MISSING if any(m is MISSING for m in made) else make(*made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import Any, Callable, Hashable
 
 import torch
 
@@ -52,16 +52,16 @@ class ArrayValue(Value):
     own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only,
     and stays inside."""
 
-    def __init__(self, inner: TensorValue, like: Any, obj: Any = None, source: Source | None = None, stands_for: Any = None) -> None:
+    def __init__(self, inner: TensorValue, like: Any, obj: object = None, source: Source | None = None, stands_for: Any = None) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
 
     def python_type(self) -> type:
         return type(self.like)
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.obj is None else self.obj
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant(f"a NumPy {type(self.like).__name__}")
 
     def describe(self) -> str:
@@ -74,10 +74,10 @@ class ArrayValue(Value):
     def truth(self, vm: Machine) -> bool:
         return vm.truth(self.inner)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         vm.unsupported("FE024", f"hash of {self.describe()}")
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         if not callable(getattr(type(self.like), name, None)):
             return None
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
@@ -162,7 +162,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> object:
     """An array of ones with this layout (strides in bytes, none below 0)."""
     np = sys.modules["numpy"]
     if 0 in shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,7 +60,7 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
     return None
 
 
-def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str | None] | None:
+def raised(instructions: list[Any], names: dict[str, object]) -> tuple[str, str | None] | None:
     """Name and text of the builtin exception that these instructions raise at once, and nothing else; without a text where they make it."""
     steps = [ins for ins in instructions[:12] if ins.opname not in SKIPPED]
     match [(ins.opname, ins.argval) for ins in steps[:4]]:
@@ -102,7 +103,7 @@ def goes_straight(instructions: list[Any]) -> bool:
     return end is not None and end.opname == "RAISE_VARARGS" and end.argval == 1
 
 
-def is_exception(name: Any, names: dict[str, Any]) -> bool:
+def is_exception(name: str, names: Mapping[str, object]) -> bool:
     """Whether the name means a builtin exception. A name that is rebound later is seen when the program raises."""
     found = getattr(builtins, name, None) if name not in names else None
     return isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, (StopIteration, StopAsyncIteration))

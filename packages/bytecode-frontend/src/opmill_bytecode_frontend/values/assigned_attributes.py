@@ -37,7 +37,7 @@ def find_now(vm: Machine, mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
 
 def function_stand_in(value: FunctionValue) -> types.FunctionType:
     """A function that stands for one in the dictionary of a class: itself, or for one made in captured code a function of the same code."""
-    if (real := value.real()) is not MISSING:
+    if isinstance(real := value.real(), types.FunctionType):
         return real
     abstract = value.attrs.items.get("__isabstractmethod__")
     if abstract is not None and type(abstract[1]) is not ConstantValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import sys
 import types
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Hashable, NoReturn, Protocol, TypeVar
 
 from opmill_guards.source import Source
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
 V = TypeVar("V", bound="Value")
+_Told = TypeVar("_Told")
 
 
 def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
@@ -60,6 +61,7 @@ class Machine(Protocol):
 
     recorder: Any
     effects: Any
+    may_break: bool
     frame: Frame
     relations: list[Any]
     compared: list[tuple[Any, Any]]
@@ -91,7 +93,7 @@ class Machine(Protocol):
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> Any: ...
     def truth(self, value: Value) -> bool: ...
     def is_same(self, left: Value, right: Value) -> bool: ...
-    def key(self, value: Value) -> Any: ...
+    def key(self, value: Value) -> Hashable: ...
     def unpack(self, value: Value) -> list[Value]: ...
     def iterate(self, value: Value) -> Value: ...
     def compare(self, op: str, left: Value, right: Value) -> Value: ...
@@ -111,8 +113,8 @@ class Machine(Protocol):
     def class_source(self, owner: type, name: str, raw: object) -> Any: ...
     def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = ...) -> Value: ...
     def location(self) -> str: ...
-    def names(self, namespace: dict[str, Any]) -> Value: ...
-    def read_global(self, namespace: dict[str, Any], name: str, module: object = ...) -> Value: ...
+    def names(self, namespace: dict[str, object]) -> Value: ...
+    def read_global(self, namespace: dict[str, object], name: str, module: object = ...) -> Value: ...
 
 
 class Lazy:
@@ -149,7 +151,7 @@ class Value:
     def describe(self) -> str:
         return f"{self.python_type().__qualname__} object"
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         """The implementation of the builtin method ``name`` or None."""
         return getattr(self, "m_" + name, None)
 
@@ -233,7 +235,7 @@ class Value:
             return bool(found(vm).constant())
         return True
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         """A hashable that is equal for values that are equal keys."""
         try:
             value = self.constant()
@@ -365,12 +367,22 @@ class ProgramKey:
             return True
         found = self.answers.get(id(other))
         if found is None:
-            equal = self.vm.truth(self.vm.compare("==", self.value, key_value(self.vm, other)))
+            equal = asked_of_key(self.vm, lambda: self.vm.truth(self.vm.compare("==", self.value, key_value(self.vm, other))))
             found = self.answers[id(other)] = (other, equal)
         return found[1]
 
     def __hash__(self) -> int:
         return self.hash
+
+
+def asked_of_key(vm: Machine, ask: Callable[[], _Told]) -> _Told:
+    """What the program's code says of a key. Containers ask it in an order, and as often as they need to: where somebody can see that,
+    those of Python are asked; one graph that has to be whole asks as it is said here."""
+    before = vm.effects.state()
+    told = ask()
+    if vm.may_break and vm.effects.state() != before:
+        vm.unsupported("FE024", "a key that changes something when it is hashed or compared", "how often it is asked is seen", whole=True)
+    return told
 
 
 def hash_told(vm: Machine, told: Value) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from types import FunctionType
 from typing import Any, cast
 
 from opmill_guards.source import Attr, Pinned
@@ -51,7 +52,7 @@ class ClassValue(KnownObject):
             return vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {})
         return self.generic_getattr(vm, name)
 
-    def of_metaclass(self, name: str) -> Any:
+    def of_metaclass(self, name: str) -> FunctionType | None:
         """The function of the program that the metaclass has for a method of the data model, or None."""
         metaclass: type = type(self.obj)
         owner, raw = find_in_mro(metaclass.__mro__, name)
@@ -156,7 +157,7 @@ class ClassValue(KnownObject):
         except Exception as exc:
             vm.throw_real(exc)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         if self.of_metaclass("__hash__") is None and self.of_metaclass("__eq__") is None:
             return super().key(vm)
         hashed = self.special(vm, "__hash__", [])

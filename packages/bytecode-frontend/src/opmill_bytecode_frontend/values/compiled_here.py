@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from typing import Any, Hashable
 
 from opmill_guards import CompiledFunction
 
@@ -38,7 +38,7 @@ class CompiledHere(Value):
     def describe(self) -> str:
         return f"compiled {self.model.describe()}"
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return IdentityKey(self)
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from opmill_guards.source import Source
 
@@ -29,10 +29,10 @@ class ConstantValue(Value):
     def python_type(self) -> type:
         return type(self.value)
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return self.value
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return self.value
 
     def describe(self) -> str:
@@ -44,7 +44,7 @@ class ConstantValue(Value):
         except Exception as exc:
             vm.throw_real(exc)
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         if name in OPENING or not hasattr(type(self.value), name):
             return None
 
@@ -121,7 +121,7 @@ class ConstantValue(Value):
     def walk(self, items: Any, kind: type) -> Value:
         """An iterator over items that are made when they are asked for."""
 
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> object:
             try:
                 return vm.fresh(items[i])
             except IndexError:
@@ -133,7 +133,7 @@ class ConstantValue(Value):
         return self.walk(self.value[::-1], type(reversed(self.value)))
 
 
-def known_part(value: Value) -> Any:
+def known_part(value: Value) -> object:
     """The constant that a value is, or of an object of a class derived from a number or a text what the builtin class knows of it."""
     part = content(value)
     return part.constant() if isinstance(part, ConstantValue) and part is not value else value.constant()
@@ -152,5 +152,5 @@ class BuiltinConstantMethod(BuiltinMethod):
     def python_type(self) -> type:
         return type(getattr(self.owner.value, self.name))
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return getattr(self.owner.value, self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 import torch
 
@@ -41,7 +41,7 @@ class Late(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING
 
     def describe(self) -> str:
@@ -60,11 +60,11 @@ class Late(Value):
         hint = "torch.where chooses without deciding"
         vm.unsupported("FE037", f"a decision on {self.describe()}", "the graph has not run yet", hint, self.place)
 
-    def nonzero(self, vm: Machine) -> Any:
+    def nonzero(self, vm: Machine) -> object:
         """A tensor of whether it is true."""
         return self.tensor
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return (lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)) if hasattr(self.cls, name) else None
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -87,7 +87,7 @@ class LateTruth(Late):
 class LateFloat(Late):
     cls = float
 
-    def nonzero(self, vm: Machine) -> Any:
+    def nonzero(self, vm: Machine) -> object:
         return self.tensor.method(vm, "ne", [ConstantValue(0)], {})
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
@@ -112,7 +112,7 @@ class LateFloat(Late):
         place = min(self.place, args[0].place) if isinstance(args[0], LateFloat) else self.place
         return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)
 
-    def operand(self, vm: Machine, value: Value) -> Any:
+    def operand(self, vm: Machine, value: Value) -> object:
         """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles
         where integers are small."""
         if isinstance(value, LateFloat):

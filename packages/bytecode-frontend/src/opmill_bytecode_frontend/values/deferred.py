@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 
 def nothing(*args: object, **kwargs: object) -> None:
@@ -15,7 +14,7 @@ MARKS = ("mark_static", "mark_dynamic", "maybe_mark_dynamic", "mark_unbacked", "
 _STANDING_IN = {"torch._dynamo": SimpleNamespace(**dict.fromkeys(MARKS, nothing))}
 
 
-def standing_in(module: str, name: str) -> Any:
+def standing_in(module: str, name: str) -> SimpleNamespace | None:
     """What stands for attribute ``name`` of a module, a module that is not imported yet; None where nothing does."""
     full = f"{module}.{name}"
     return _STANDING_IN.get(full) if full not in sys.modules else None

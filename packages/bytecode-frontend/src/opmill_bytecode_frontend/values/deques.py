@@ -34,13 +34,13 @@ class DequeValue(ListValue):
 
     cls = collections.deque
 
-    def __init__(self, items: list[Any], source: Source | None = None, obj: Any = None, maxlen: int | None = None) -> None:
+    def __init__(self, items: list[Any], source: Source | None = None, obj: object = None, maxlen: int | None = None) -> None:
         super().__init__(items if maxlen is None else items[max(0, len(items) - maxlen) :], None, source, obj)
         self.maxlen = maxlen
         self.version = 0
         """How often items were added, taken or moved."""
 
-    def make(self, items: list[Any]) -> SequenceValue:
+    def make(self, items: list[Value]) -> SequenceValue:
         return DequeValue(items, maxlen=self.maxlen)
 
     def changed(self, vm: Machine) -> Value:
@@ -53,7 +53,7 @@ class DequeValue(ListValue):
         """An iterator that gives the item at ``position(i)`` and notices changes."""
         version = self.version
 
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> object:
             if version != self.version and i <= len(self.items):
                 vm.throw(RuntimeError, "deque mutated during iteration")
             return self.item(vm, position(i)) if i < len(self.items) else STOP

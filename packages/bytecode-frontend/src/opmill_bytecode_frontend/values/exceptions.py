@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Hashable, NoReturn
 
 from opmill_guards.source import Attr, Source
 
@@ -25,7 +25,7 @@ LINKS: dict[str, Value] = {"__cause__": NONE, "__context__": NONE, "__suppress_c
 SAID_BY_ARGUMENTS = (BaseException.__str__, KeyError.__str__)
 
 
-def builtin_class(cls: type) -> Any:
+def builtin_class(cls: type) -> type:
     """The class of exceptions of Python's own that a class comes from."""
     return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
@@ -36,7 +36,7 @@ class Passage:
 
     code: types.CodeType
     globals: dict[str, Any]
-    position: Any
+    position: object
     outermost: bool
 
 
@@ -44,12 +44,12 @@ class ExceptionObject(ObjectValue):
     """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING
     there."""
 
-    def __init__(self, cls: type[BaseException], args: list[Value], obj: Any = None, source: Source | None = None) -> None:
+    def __init__(self, cls: type[BaseException], args: list[Value], obj: object = None, source: Source | None = None) -> None:
         super().__init__(cls, obj, source)
         self.fields: dict[str, Value] = {} if source is not None else {"args": TupleValue(args), **LINKS}
         self.written: dict[str, None] = {}
         """Fields that captured code has changed of an exception of before the call."""
-        self.raised_at: dict[int, Any] = {}
+        self.raised_at: dict[int, object] = {}
         """By the frame's identity: where in its code the exception was raised or came through."""
         self.passages: list[Passage] = []
         """The same in order, innermost first: what its traceback shows."""
@@ -223,7 +223,7 @@ class TracebackValue(Value):
     def python_type(self) -> type:
         return types.TracebackType
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return self.obj
 
     def describe(self) -> str:
@@ -241,7 +241,7 @@ class TracebackValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         return None if name in ("__eq__", "__ne__") else self.refuse(vm)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.refuse(vm)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Hashable
 
 from opmill_guards.guard import Equals, SizeRelation
 from opmill_guards.source import Source, TensorProperty
@@ -15,7 +15,7 @@ from .constant import ConstantValue
 from .number import Sourced, SymbolicNumber, assumed_outcome
 from .sequence import TupleValue
 
-ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+ARITHMETIC: dict[str, tuple[str, Callable[[object, object], object]]] = {
     "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
     "__floordiv__": ("//", operator.floordiv), "__mod__": ("%", operator.mod),
 }  # fmt: skip
@@ -27,6 +27,8 @@ WHOLE: dict[str, tuple[str, Callable[[float], int]]] = {
     "__ceil__": ("math.ceil", math.ceil), "__round__": ("round", round),
 }  # fmt: skip
 """What gives an int: one that is not assumed either."""
+ANSWERED = frozenset({*WHOLE, *UNARY, *ITSELF, *COMPARISONS, *ARITHMETIC, *REFLECTED, "__divmod__"})
+"""Methods that are answered without assuming the value."""
 OF_DATA: Any = "of data"
 """What ``symbolic`` is of numbers that only data tell."""
 OF_MATH = re.compile(r"math\.(\w+)\(")
@@ -64,7 +66,7 @@ class FloatNumber(Value):
             self.vm.guard(Equals(source, value))
         return self.value
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING
 
     def describe(self) -> str:
@@ -73,7 +75,7 @@ class FloatNumber(Value):
     def truth(self, vm: Machine) -> bool:
         return self.decide("__ne__", 0.0)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.constant()
 
     # ---- operations ------------------------------------------------------------------------------------------------
@@ -92,7 +94,7 @@ class FloatNumber(Value):
         theirs: Sourced = (other.value, other.text, other.sources) if isinstance(other, FloatNumber) else (other, f"({other!r})", {})
         return assumed_outcome(self.vm, method, (self.value, self.text, self.sources), theirs)
 
-    def computed(self, function: Callable[[Any, Any], Any], other: object, template: str, swapped: bool = False) -> Value:
+    def computed(self, function: Callable[[object, object], object], other: object, template: str, swapped: bool = False) -> Value:
         theirs = other.value if isinstance(other, FloatNumber) else other
         operations = self.operations + 1 + (other.operations if isinstance(other, FloatNumber) else 0)
         mine = self.value
@@ -129,7 +131,7 @@ class FloatNumber(Value):
         self.vm.relations.append(SizeRelation(relation if outcome else f"not {relation}", tuple(self.sources)))
         return outcome
 
-    def all_assumed(self, other: Any) -> None:
+    def all_assumed(self, other: object) -> None:
         self.constant()
         if isinstance(other, FloatNumber):
             other.constant()
@@ -177,7 +179,7 @@ class FloatNumber(Value):
         plain = [ConstantValue(a.constant()) if a.symbolic else a for a in args]
         return ConstantValue(self.constant()).special(vm, name, plain)
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         if not hasattr(float, name):
             return None
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
@@ -185,15 +187,7 @@ class FloatNumber(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "conjugate":
             return self
-        if (
-            name in WHOLE
-            or name == "__divmod__"
-            or name in UNARY
-            or name in ITSELF
-            or name in COMPARISONS
-            or name in ARITHMETIC
-            or name in REFLECTED
-        ):
+        if name in ANSWERED:
             result = self.special(vm, name, args)
             assert result is not None
             return result
@@ -212,7 +206,7 @@ def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
     return FloatNumber(vm, value, "{0}", {source: value})
 
 
-def operand(vm: Machine, value: Value) -> Any:
+def operand(vm: Machine, value: Value) -> object:
     """The other operand of an operator: an expression, or a number that can be written down; None for all else."""
     if isinstance(value, FloatNumber):
         return value

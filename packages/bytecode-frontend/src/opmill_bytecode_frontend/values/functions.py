@@ -6,7 +6,7 @@ import decimal
 import operator
 import types
 import weakref
-from typing import Any
+from typing import Any, Hashable
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
@@ -30,7 +30,7 @@ class CellValue(Value):
     def python_type(self) -> type:
         return types.CellType
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.source is None else self.obj
 
     def get(self, vm: Machine) -> Any:
@@ -68,7 +68,7 @@ class FunctionValue(Value):
     def __init__(
         self,
         code: types.CodeType,
-        globals_: dict[str, Any],
+        globals_: dict[str, object],
         name: str,
         qualname: str = "",
         defaults: Any = (),
@@ -99,18 +99,18 @@ class FunctionValue(Value):
     def python_type(self) -> type:
         return types.FunctionType
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         if self.obj is None:
             raise NotConstant("a function made in captured code")
         return self.obj
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.obj is None else self.obj
 
     def describe(self) -> str:
         return f"function {self.qualname}"
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self if self.obj is None else self.obj
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -158,7 +158,7 @@ class FunctionValue(Value):
             vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
         return found
 
-    def doc(self) -> Any:
+    def doc(self) -> str | None:
         """The text that the function's code begins with. (3.13 marks its presence, before it is the first constant or that is None.)"""
         first = self.code.co_consts[0] if self.code.co_consts else None
         return first if isinstance(first, str) else None
@@ -231,13 +231,13 @@ class MethodValue(Value):
     def describe(self) -> str:
         return f"method {self.function.describe()}"
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         owner = self.owner.real()
         if owner is MISSING:
             raise NotConstant("method of an object made in captured code")
         return types.MethodType(self.function.constant(), owner)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return (vm.key(self.function), vm.key(self.owner))
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -263,7 +263,7 @@ class PartialValue(Value):
     """``functools.partial``."""
 
     def __init__(
-        self, function: Value, args: list[Value], keywords: DictValue, cls: type, source: Source | None = None, obj: Any = None
+        self, function: Value, args: list[Value], keywords: DictValue, cls: type, source: Source | None = None, obj: object = None
     ) -> None:
         self.function, self.args, self.keywords = function, args, keywords
         self.cls, self.source, self.obj = cls, source, obj
@@ -272,10 +272,10 @@ class PartialValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.source is None else self.obj
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         vm.guard_object(self)
         return self if self.obj is None else self.obj
 
@@ -360,7 +360,7 @@ class BuiltinValue(KnownObject):
             vm.throw_real(exc)
 
 
-def rules() -> tuple[Any, ...]:
+def rules() -> tuple[object, ...]:
     """By what decimals are computed with now; not what came up while they were."""
     context = decimal.getcontext()
     return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, tuple(context.traps.items())
@@ -377,7 +377,7 @@ def knows_itself_only(vm: Machine, slot: object, name: str, owner: Value, args: 
 class ChangingValue(BuiltinValue):
     """An object of a class of C whose content may change from call to call (``bytearray``, an array): known by identity alone."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
 
     def refuse(self, vm: Machine, *args: object) -> Any:
@@ -397,7 +397,7 @@ class ChangingValue(BuiltinValue):
 class Closure(Value):
     """A callable that the library makes."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         self.function = function
 
     def python_type(self) -> type:
@@ -419,7 +419,7 @@ class WeakReference(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.target
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         """References to one object are equal keys, those of before the call among them; they ask the object for its hash and equality."""
         real = self.target.real()
         asked = [find_in_mro(type(real).__mro__, name)[1] for name in ("__hash__", "__eq__")]

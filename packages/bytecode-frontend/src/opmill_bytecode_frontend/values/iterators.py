@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LIST_ITERATOR: type = type(iter([]))
 
 #: What ``next`` of an iterator value gives when it is exhausted.
-STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
+STOP: object = type("Stop", (), {"__repr__": lambda self: "STOP"})()
 
 
 class IteratorValue(Value):
@@ -74,7 +74,7 @@ class ItemsIterator(IteratorValue):
         self.position = 0
         self.finished = False
 
-    def next(self, vm: Machine) -> Any:
+    def next(self, vm: Machine) -> object:
         """Once at its end an iterator stays there, also where the list has grown since."""
         result = STOP if self.finished else self.read(vm, self.position)
         if result is not STOP:
@@ -94,7 +94,7 @@ class PythonIterator(IteratorValue):
     now."""
 
     def __init__(
-        self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None, maker: Any = None
+        self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None, maker: object = None
     ) -> None:
         self.make = make
         self.kind = kind
@@ -104,7 +104,7 @@ class PythonIterator(IteratorValue):
         self.asked = False
         """Whether an item is on its way; or one was when the program raised, after which only Python knows how the iterator goes on."""
 
-    def next(self, vm: Machine) -> Any:
+    def next(self, vm: Machine) -> object:
         if self.asked:
             vm.unsupported("FE066", f"the next item of a {self.kind.__name__}", "the program raised in it, or asks it from inside of it")
         if self.running is None:
@@ -118,20 +118,20 @@ class PythonIterator(IteratorValue):
 class ExternalIterator(ExistingObject, IteratorValue):
     """An iterator of before the call: taking an item of it changes it, so that only the program itself does that."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant("an iterator")
 
     def describe(self) -> str:
         return f"an existing {type(self.obj).__name__}"
 
-    def next(self, vm: Machine) -> Any:
+    def next(self, vm: Machine) -> object:
         vm.unsupported("FE066", f"the next item of {self.describe()}", "the iterator existed before, and would be used up by the capture")
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if name in ("__iter__", "__next__") else None
 
 
-def lets_through(instructions: Any, namespace: dict[str, Any], target: object) -> bool:
+def lets_through(instructions: Any, namespace: dict[str, object], target: object) -> bool:
     """Whether the exception handler at ``target`` and those around it do nothing about GeneratorExit: they are for other exceptions, by
     name, and raise it again."""
     at = instructions.index(target)
@@ -214,7 +214,7 @@ class GeneratorValue(IteratorValue):
             return self.origin[0].getattr(vm, name)
         return super().getattr(vm, name)
 
-    def not_stopped(self, vm: Machine, result: Any) -> Value:
+    def not_stopped(self, vm: Machine, result: Value) -> Value:
         if result is STOP:
             silent = self.returned is MISSING or self.returned.python_type() is type(None)
             vm.throw(StopIteration, *(() if silent else (self.returned,)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .base import Value
 from .functions import Closure
 
@@ -11,7 +9,7 @@ from .functions import Closure
 class KernelLauncher(Closure):
     """``function(vm, *args, **kwargs)`` stands for the call."""
 
-    def __init__(self, function: Any, kernel: Value, grid: Value) -> None:
+    def __init__(self, function: object, kernel: Value, grid: Value) -> None:
         super().__init__(function)
         self.kernel, self.grid = kernel, grid
 

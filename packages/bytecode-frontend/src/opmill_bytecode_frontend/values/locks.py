@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Callable, NoReturn
 
-from ..interpretation.owners import installed
+from ..interpretation.owners import installed, where_called
 from .base import Machine, Value
 from .functions import BuiltinValue
 
@@ -15,7 +15,7 @@ class LockValue(BuiltinValue):
     """A lock of before the call. A function of a package that takes one does its work in there, on what threads share: it runs as it is. A
     program's own may well hold it around its operators: the graph ends before, and goes on behind."""
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return self.take if name in TAKING else super().find_method(name)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
@@ -24,11 +24,7 @@ class LockValue(BuiltinValue):
     def take(self, vm: Machine, *args: Value, **kwargs: Value) -> NoReturn:
         frame = vm.frame
         what, why = "a lock that is taken", "others may hold it when the program runs"
-        if not installed(frame.code.co_filename):
-            vm.unsupported("FE020", what, why)
-        if frame.caller is None:
-            vm.unsupported("FE020", what, why, whole=True)
-        vm.unsupported("FE020", what, why, place=frame.caller.place if frame.caller.has_places else None)
+        vm.unsupported("FE020", what, why, **(where_called(frame) if installed(frame.code.co_filename) else {}))
 
 
 __all__ = ["LockValue"]

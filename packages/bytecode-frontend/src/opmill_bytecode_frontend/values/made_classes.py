@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from .assigned_attributes import StandIn, function_stand_in
@@ -52,13 +52,13 @@ class NewClass(ClassValue):
         self.steps: list[tuple[Any, list[Value]]] = []
         """Functions that were called with the class and more arguments."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant(f"class {self.obj.__qualname__}, which is made in captured code,")
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self
 
     def keep(self, vm: Machine, name: str, value: Value | None) -> None:
@@ -106,7 +106,7 @@ class DescriptorValue(Value):
         return DescriptorValue(property, parts)
 
 
-def stand_in(vm: Machine, value: Value) -> Any:
+def stand_in(vm: Machine, value: Value) -> object:
     """What stands for a value in the dictionary of a model; the interpreter knows it as that value."""
     if type(value) is ConstantValue:
         return value.value

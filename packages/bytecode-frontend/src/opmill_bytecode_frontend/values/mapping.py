@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import Any
+from typing import Any, Callable, Hashable
 
 from opmill_guards.guard import Absent, DictKeys
 from opmill_guards.source import Source
@@ -39,22 +39,22 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.before = dict(items) if source is not None else None
         self.read_only = False
-        self.unseen: set[Any] = set()
+        self.unseen: set[object] = set()
         """Keys stored by the capture of which it is not assumed whether they were there before."""
         self.version = 0
         """How often it was changed."""
-        self.history: list[Any] = []
+        self.history: list[object] = []
         """Keys that came (the key) and went (``Gone``), in order: iterators of Python see that."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if not self.read_only or hasattr(types.MappingProxyType, name) else None
 
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.source is None else self.obj
 
     def guard_keys(self, vm: Machine) -> None:
@@ -138,7 +138,7 @@ class DictValue(Value):
 
         return ItemsIterator(read, kind, walks=(of, lambda: len(self.history) == begun))
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
 
     def m___iter__(self, vm: Machine) -> Value:
@@ -391,7 +391,7 @@ def backwards(table: DictValue, of: Value, items: list[Value], kind: type) -> Va
     """An iterator over ``of``, a dictionary or a view of one, from the last of its items to the first."""
     last, size, begun = len(items) - 1, len(table.items), len(table.history)
 
-    def read(vm: Machine, i: int) -> Any:
+    def read(vm: Machine, i: int) -> object:
         if len(table.items) != size:
             vm.throw(RuntimeError, "dictionary changed size during iteration")
         if len(table.history) != begun:

@@ -88,7 +88,9 @@ class ModuleValue(ObjectValue):
     @property
     def attrs(self) -> DictValue:
         if self._attrs is None:
-            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(self.path, k))) for k, v in self.obj.__dict__.items()}
+            items: dict[object, tuple[Value, object]] = {
+                k: (ConstantValue(k), Lazy(v, Item(self.path, k))) for k, v in self.obj.__dict__.items()
+            }
             self._attrs = DictValue(items, dict, self.path, self.obj.__dict__)
         return self._attrs
 

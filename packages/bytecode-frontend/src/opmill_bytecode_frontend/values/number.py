@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable
+from typing import Any, Callable, Hashable
 
 import torch
 
@@ -52,7 +52,7 @@ class SymbolicNumber(Value):
 
     symbolic = True
 
-    def __init__(self, number: Any, source: Source | None = None, obj: Any = None) -> None:
+    def __init__(self, number: Any, source: Source | None = None, obj: object = None) -> None:
         self.number = number
         self.source = source
         self.obj = obj
@@ -66,10 +66,10 @@ class SymbolicNumber(Value):
     def python_type(self) -> type:
         return int if type(self.number) is torch.SymInt else float
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return int(self.number) if type(self.number) is torch.SymInt else self.number.node.guard_float()
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING
 
     def describe(self) -> str:
@@ -78,7 +78,7 @@ class SymbolicNumber(Value):
     def truth(self, vm: Machine) -> bool:
         return vm.truth(vm.fresh(self.number != 0))
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.constant()
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
@@ -150,7 +150,7 @@ class UndecidedTruth(Value):
     def describe(self) -> str:
         return f"the condition {self.number}"
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING
 
     def truth(self, vm: Machine) -> bool:
@@ -162,7 +162,7 @@ class UndecidedTruth(Value):
         hint = "torch._check(condition) demands it and goes on; torch.where chooses without deciding"
         vm.unsupported("FE037", f"a decision on {self.number}", f"only data tell: {origins}", hint)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.truth(vm)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
@@ -190,7 +190,7 @@ def assumed_outcome(vm: Machine, method: str, left: Sourced, right: Sourced) -> 
     return outcome
 
 
-def operand(value: Value) -> Any:
+def operand(value: Value) -> object:
     """The number that a value is, symbolic or not; None for what is no real number."""
     if isinstance(value, SymbolicNumber):
         return value.number

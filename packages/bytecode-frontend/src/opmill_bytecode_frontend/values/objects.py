@@ -6,7 +6,7 @@ import collections
 import functools
 import sys
 import types
-from typing import Any
+from typing import Any, Hashable
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
@@ -21,6 +21,7 @@ from .base import (
     ProgramKey,
     Raised,
     Value,
+    asked_of_key,
     find_in_mro,
     full_name,
     hash_told,
@@ -132,7 +133,7 @@ def read_cached_property(vm: Machine, owner: type, name: str, raw: Any, instance
 class BoundSlot(Value):
     """A method implemented in C (``object.__init__``, ``dict.update``, ...) bound to a value."""
 
-    def __init__(self, raw: Any, owner: Value) -> None:
+    def __init__(self, raw: object, owner: Value) -> None:
         self.raw = raw
         self.owner = owner
 
@@ -195,10 +196,10 @@ class ObjectValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.source is None else self.obj
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         """Only what can never change is: what a function of C computes from another object depends on its attributes."""
         if (
             self.source is not None
@@ -225,7 +226,7 @@ class ObjectValue(Value):
             else:
                 source = InstanceDict(self.source)
                 table = object.__getattribute__(self.obj, "__dict__")  # whatever the class's own lookup says
-                items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
+                items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
                 self._attrs = DictValue(items, dict, source, table)
         return self._attrs
 
@@ -377,7 +378,8 @@ class ObjectValue(Value):
             if self.storage is not None and owner is not object and (owner, name) not in OF_OWN_CLASS:
                 if name == "__getitem__" and isinstance(self.storage, DictValue):
                     return self.read_item(vm, args[0])
-                return self.storage.special(vm, name, args)
+                result = self.storage.special(vm, name, args)
+                return self if result is self.storage else result  # operators in place
             if name == "__ne__" and owner is object:
                 return None
             if name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
@@ -422,7 +424,7 @@ class ObjectValue(Value):
         length = self.special(vm, "__len__", [])
         return True if length is None else vm.truth(checked_length(vm, length))
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         owner, raw = find_in_mro(self.cls.__mro__, "__hash__")
         vm.guard_lookup(self.cls, owner, "__hash__")
         if raw is None:
@@ -430,7 +432,7 @@ class ObjectValue(Value):
         if owner is object and self.source is None:
             return IdentityKey(self)
         if type(raw) is types.FunctionType:
-            hashed = self.special(vm, "__hash__", [])
+            hashed = asked_of_key(vm, lambda: self.special(vm, "__hash__", []))
             assert hashed is not None
             return ProgramKey(vm, self, hash_told(vm, hashed))
         if self.source is None:
@@ -458,7 +460,7 @@ def checked_length(vm: Machine, result: Value) -> Value:
 def by_index(owner: Value) -> IteratorValue:
     """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError."""
 
-    def read(vm: Machine, i: int) -> Any:
+    def read(vm: Machine, i: int) -> object:
         found = vm.attempt(lambda: vm.getitem(owner, ConstantValue(i)), IndexError)
         return STOP if found is None else found
 

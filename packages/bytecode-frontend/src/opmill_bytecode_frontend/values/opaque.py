@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Callable, Hashable, NoReturn
 
 from .base import ExistingObject, Machine, NotConstant, Value
 from .constant import ConstantValue
@@ -18,7 +18,7 @@ class ChanceValue(ConstantValue):
 class AddressValue(Value):
     """``id(obj)`` of an object made in captured code, or the thread's identifier: good as a key, never leaves the capture."""
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: object) -> None:
         self.owner = owner
 
     def python_type(self) -> type:
@@ -27,7 +27,7 @@ class AddressValue(Value):
     def describe(self) -> str:
         return "an address"
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return ("address", id(self.owner))
 
     def is_of(self, vm: Machine, other: Value) -> bool:
@@ -62,7 +62,7 @@ class RandomNumber(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant(f"a number of {self.name}")
 
     def describe(self) -> str:
@@ -88,7 +88,7 @@ class Untouched(ExistingObject):
     def truth(self, vm: Machine) -> bool:
         self.refuse(vm)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         self.refuse(vm)
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -109,5 +109,5 @@ class Untouched(ExistingObject):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         self.refuse(vm)
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return self.refuse

@@ -6,7 +6,7 @@ Attributes and methods are looked up as on any object; what a call of one of tor
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Hashable
 
 import torch
 
@@ -40,7 +40,7 @@ class OverridingTensor(ObjectValue):
             vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
         super().setattr(vm, name, value)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         vm.unsupported("FE024", "hash of a tensor")
 
 

@@ -4,7 +4,7 @@ made of. Whoever asks which one it is assumes that."""
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, Hashable
 
 from opmill_guards.guard import Absent, DictKeys, Equals, Is, Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, TypeOf
@@ -50,14 +50,14 @@ class GivenFunction(FunctionValue):
         self.vm = vm
         self.given = given
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         self.vm.guard_object(self)
         return self.given
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return self.given
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.constant()
 
 
@@ -91,18 +91,18 @@ class GivenClass(ClassValue):
                 for part in PARTS[type(raw)]:
                     self.vm.wrap(getattr(raw, part), Attr(where, part))
 
-    def source_of(self, name: str, raw: object) -> Any:
+    def source_of(self, name: str, raw: object) -> Item | None:
         """Where an attribute is to be guarded; None where that is done."""
         return None if type(raw) is types.FunctionType or type(raw) in PARTS else Item(InstanceDict(self.source), name)
 
     def path(self) -> Any:
         return self.source
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         self.vm.guard_object(self)
         return self.obj
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         return self.constant()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
 import torch
 
@@ -69,7 +69,7 @@ class RaggedSize(Value):
         found = self._asked(vm, OPERATIONS[operation], *(reversed(pair) if name in REFLECTED else pair))
         return ConstantValue(bool(found)) if isinstance(found, torch.SymBool) else vm.fresh(found)
 
-    def _asked(self, vm: Machine, function: Any, *given: Any) -> Any:
+    def _asked(self, vm: Machine, function: Callable[..., object], *given: object) -> object:
         """What torch says, which is what eager raises, too."""
         try:
             return function(*(given or (self.number,)))

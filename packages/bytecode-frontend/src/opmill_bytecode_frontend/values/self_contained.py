@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import types
 from collections.abc import Iterator
-from typing import Any
+from types import CodeType
+from typing import Any, Callable
 
 _PURE = frozenset(
     "AttributeError NotImplementedError RuntimeError TypeError ValueError AssertionError dict enumerate getattr hasattr isinstance len list"
@@ -14,14 +15,14 @@ _PURE = frozenset(
 _DEEPEST = 12
 
 
-def also_read(cls: type, name: str) -> tuple[Any, ...] | None:
+def also_read(cls: type, name: str) -> tuple[object, ...] | None:
     """What method ``name`` reads besides the attributes of its object: attributes of the class. None where it may read anything else, or
     change something."""
     found: list[Any] = []
     return tuple(found) if _follow(cls, name, found, set(), 0) else None
 
 
-def _follow(cls: type, name: str, found: list[Any], seen: set[str], depth: int) -> bool:
+def _follow(cls: type, name: str, found: list[object], seen: set[str], depth: int) -> bool:
     if name in seen:
         return True
     seen.add(name)
@@ -38,7 +39,7 @@ def _follow(cls: type, name: str, found: list[Any], seen: set[str], depth: int) 
     return True
 
 
-def _follow_attribute(cls: type, raw: object, found: list[Any], seen: set[str], depth: int) -> bool:
+def _follow_attribute(cls: type, raw: object, found: list[object], seen: set[str], depth: int) -> bool:
     if type(raw) is types.MemberDescriptorType:
         return True
     if type(raw) is property:
@@ -52,7 +53,7 @@ def _follow_attribute(cls: type, raw: object, found: list[Any], seen: set[str], 
     return True
 
 
-def _follow_name(cls: type, kind: str, name: str, function: Any, found: list[Any], seen: set[str], depth: int) -> bool:
+def _follow_name(cls: type, kind: str, name: str, function: Callable[..., object], found: list[object], seen: set[str], depth: int) -> bool:
     if kind == "attribute":
         return _follow(cls, name, found, seen, depth + 1)
     if kind != "global":
@@ -62,7 +63,7 @@ def _follow_name(cls: type, kind: str, name: str, function: Any, found: list[Any
     return name in _PURE and hasattr(builtins, name)
 
 
-def _reads(code: Any) -> Iterator[tuple[str, str]]:
+def _reads(code: CodeType) -> Iterator[tuple[str, str]]:
     """What code reads by name: of the module, or of an object; anything else as ``other``."""
     import dis
 

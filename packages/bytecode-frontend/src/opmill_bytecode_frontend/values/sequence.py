@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Callable, NoReturn, TypeVar
 
 import torch
 
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Source
 
-from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, hash_told, is_iterable
+from .base import Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator, PythonIterator
 
@@ -94,11 +94,11 @@ class SequenceValue(Value):
     def values(self, vm: Machine) -> list[Value]:
         return [self.item(vm, i) for i in range(len(self.items))]
 
-    def make(self, items: list[Any]) -> SequenceValue:
+    def make(self, items: list[Value]) -> SequenceValue:
         return type(self)(items)
 
     def iterate(self, vm: Machine) -> Value:
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> object:
             return self.item(vm, i) if i < len(self.items) else STOP
 
         kind = type(iter(())) if issubclass(self.cls, tuple) else type(iter([]))
@@ -112,7 +112,7 @@ class SequenceValue(Value):
         if self.cls is list:
             return self.walk_back(vm, last)
 
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> object:
             return self.item(vm, last - i) if 0 <= last - i < len(self.items) else STOP
 
         return ItemsIterator(read, type(reversed([])) if issubclass(self.cls, list) else reversed)
@@ -297,26 +297,26 @@ class TupleValue(SequenceValue):
         found = None if self.written_method("__bool__")[1] is None else self.special(vm, "__bool__", [])
         return bool(self.items) if found is None else vm.truth(found)
 
-    def assembled(self, items: Sequence[object]) -> Any:
+    def assembled(self, items: Sequence[object]) -> object:
         """The tuple of these items, without what the program does when it makes one."""
         if self.cls is torch.Size or self.cls.__module__ == "torch.return_types":
             return self.cls(items)
         return tuple.__new__(self.cls, items)
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         plain = [v.obj if type(v) is Lazy else v.constant() for v in self.items]
         if any(type(v) is Lazy for v in self.items):
             raise NotConstant("unread items")
         return self.assembled(plain)
 
-    def make(self, items: list[Any]) -> SequenceValue:
+    def make(self, items: list[Value]) -> SequenceValue:
         return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         if self.written_method("__eq__")[1] is not None and find_in_mro(self.cls.__mro__, "__hash__")[1] is None:
             vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
         if self.written_method("__hash__")[1] is not None:
-            hashed = self.special(vm, "__hash__", [])
+            hashed = asked_of_key(vm, lambda: self.special(vm, "__hash__", []))
             assert hashed is not None
             return ProgramKey(vm, self, hash_told(vm, hashed))
         return tuple(vm.key(v) for v in self.values(vm))
@@ -364,7 +364,7 @@ class TupleValue(SequenceValue):
             return ConstantValue(NotImplemented)
         return self.make(other.values(vm) + self.values(vm))
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if name != "__radd__" or hasattr(self.cls, name) else None
 
     def m_numel(self, vm: Machine) -> Value:
@@ -374,20 +374,20 @@ class TupleValue(SequenceValue):
 class ListValue(SequenceValue):
     """A list; one that existed before the call is written back by the effects."""
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if hasattr(self.cls, name) else None
 
-    def __init__(self, items: list[Any], cls: type | None = None, source: Source | None = None, obj: Any = None) -> None:
+    def __init__(self, items: list[Any], cls: type | None = None, source: Source | None = None, obj: object = None) -> None:
         super().__init__(items, cls, source, obj)
         self.before = list(items) if source is not None else None
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return super().real() if self.source is None else self.obj
 
-    def make(self, items: list[Any]) -> SequenceValue:
+    def make(self, items: list[Value]) -> SequenceValue:
         return ListValue(items)
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
 
     def changed(self, vm: Machine) -> Value:
@@ -521,7 +521,7 @@ class SliceValue(Value):
     def python_type(self) -> type:
         return slice
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         return slice(*[p.constant() for p in self.parts])
 
     def plain(self, vm: Machine) -> slice:

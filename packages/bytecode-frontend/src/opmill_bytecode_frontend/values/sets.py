@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Callable, Hashable, Protocol, runtime_checkable
 
 from opmill_guards.source import Source
 
@@ -39,20 +39,20 @@ class SetValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.source is None else self.obj
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         if self.cls is not frozenset:
             raise NotConstant("set")
         return frozenset(v.constant() for v in self.items.values())
 
-    def key(self, vm: Machine) -> Any:
+    def key(self, vm: Machine) -> Hashable:
         if self.cls is frozenset:
             return frozenset(self.items)
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if hasattr(self.cls, name) else None
 
     def changed(self, vm: Machine) -> Value:
@@ -80,7 +80,7 @@ class SetValue(Value):
             if None not in hashes.values():
                 items = [self.items[stand_in.key] for stand_in in {OfHash(key, number) for key, number in hashes.items()}]
 
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> object:
             if len(self.items) != len(items):
                 vm.throw(RuntimeError, "Set changed size during iteration")
             return items[i] if i < len(items) else STOP
@@ -97,7 +97,7 @@ class SetValue(Value):
     def m___contains__(self, vm: Machine, value: Value) -> Value:
         return ConstantValue(self.sought(vm, value) in self.items)
 
-    def sought(self, vm: Machine, value: Value) -> Any:
+    def sought(self, vm: Machine, value: Value) -> Hashable:
         """The key by which something is looked for: a set is looked for as a frozen one."""
         part = content(value)
         return frozenset(part.items) if type(part) is SetValue and part.cls is set else vm.key(value)
@@ -222,12 +222,12 @@ class SetLike(Protocol):
 class KeyedValues(Protocol):
     """A dictionary: of each key, what it is and the value."""
 
-    items: dict[Any, tuple[Value, Any]]
+    items: dict[object, tuple[Value, object]]
 
     def key_values(self, vm: Machine) -> list[Value]: ...
 
 
-def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
+def to_keys(vm: Machine, value: Value) -> dict[object, Value]:
     """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
     known = content(value)
     if isinstance(known, SetValue):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Callable, Hashable
 
 import torch
 
@@ -20,11 +20,11 @@ from .data_dependent import LateFloat, LateTruth
 from .floating import FloatNumber
 from .iterators import STOP, ItemsIterator
 from .mapping import DictValue
-from .new_data import give, may_be_given
+from .new_data import NewData, may_be_given, take
 from .sequence import ListValue, SliceValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
-OPERATORS: dict[str, tuple[Any, bool]] = {}
+OPERATORS: dict[str, tuple[object, bool]] = {}
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"):
     OPERATORS[f"__{_name}__"] = (getattr(operator, _name), False)
     OPERATORS[f"__r{_name}__"] = (getattr(operator, _name), True)
@@ -89,8 +89,10 @@ class TensorValue(Value):
         """The place where the first hook was put on it."""
         self.retained_at: int | None = None
         """The place where captured code said that its gradient is to be kept, which it made itself."""
-        self.moved = False
-        """Whether it gets other memory when the graph has run."""
+        self.given: NewData | None = None
+        """The memory that it gets when the graph has run."""
+        self.aliased = False
+        """Whether the graph is given an alias, which keeps the memory of before."""
         self._attrs: DictValue | None = None
 
     def __repr__(self) -> str:
@@ -99,13 +101,21 @@ class TensorValue(Value):
     def python_type(self) -> type:
         return self.cls
 
-    def real(self) -> Any:
+    def real(self) -> object:
         return MISSING if self.obj is None else self.obj
 
     def describe(self) -> str:
         return f"tensor {list(self.fake.shape)}"
 
-    def key(self, vm: Machine) -> Any:
+    def current(self, vm: Machine) -> TensorValue:
+        """The tensor as a step of the graph reads it: where its data was assigned, what it was given."""
+        return self if self.given is None else self.given.current(vm)
+
+    def like_before(self) -> TensorValue:
+        """The same input, whatever becomes of this one."""
+        return TensorValue(self.fake, self.node, self.cls, self.obj, self.source)
+
+    def key(self, vm: Machine) -> Hashable:
         vm.guard_object(self)
         return self
 
@@ -123,7 +133,7 @@ class TensorValue(Value):
             self._attrs = DictValue({})
         elif self._attrs is None:
             source, table = InstanceDict(self.source), self.obj.__dict__
-            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
+            items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
             self._attrs = DictValue(items, dict, source, table)
         return self._attrs
 
@@ -134,6 +144,8 @@ class TensorValue(Value):
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__class__":
             return vm.wrap(self.cls)
+        if name == "data" and self.given is not None:
+            return self.given.plain.getattr(vm, name)
         if name in ("grad", "_grad"):
             if self.new_grad is not None:
                 return self.new_grad
@@ -174,8 +186,7 @@ class TensorValue(Value):
             why = "it may say what operators on the tensor do"
             vm.unsupported("FE032", f"assignment to attribute {name} of a {self.cls.__qualname__}", why, "make a new tensor")
         if name == "data" and isinstance(value, TensorValue) and may_be_given(vm, self, value):
-            vm.effects.calls.append((give, [self, value], {}))
-            self.moved = True
+            take(vm, self, value)
             return
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
@@ -205,7 +216,7 @@ class TensorValue(Value):
             return plain and new.shape == own.shape and new.dtype == own.dtype and new.device == own.device
         return isinstance(value, ConstantValue) and value.value is None
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Value] | None:
         if not callable(getattr(torch.Tensor, name, None)):
             return None
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
@@ -435,7 +446,7 @@ class TensorMethod(Value):
     def describe(self) -> str:
         return f"method {self.name} of a tensor"
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant("method of a tensor")
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:

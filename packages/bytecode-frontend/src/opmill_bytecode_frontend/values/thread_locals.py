@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opmill_guards.source import Attr, Item
 
 from .base import Lazy, Value
@@ -24,6 +22,6 @@ class ThreadLocalValue(ObjectValue):
         if self._attrs is None:
             assert self.source is not None
             source, table = Attr(self.source, "__dict__"), self.obj.__dict__
-            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
+            items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
             self._attrs = DictValue(items, dict, source, table)
         return self._attrs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .base import ExistingObject, Machine, NotConstant
 
@@ -13,7 +13,7 @@ class VaryingNumber(ExistingObject):
     """A number, text or set among the arguments, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs
     natively, between graphs that do not."""
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         raise NotConstant(f"{self.describe()}, which changes from call to call,")
 
     def describe(self) -> str:

@@ -30,7 +30,7 @@ def is_wrapped(value: object) -> bool:
     return takes_operators(type(getattr(value, "fake", None)))
 
 
-def added(vm: Machine, value: Any, name: str) -> Any:
+def added(vm: Machine, value: Any, name: str) -> Value:
     """What the class or the object has under a name that tensors do not have, or have otherwise; MISSING where it is a tensor's own."""
     owner, raw = find_in_mro(value.cls.__mro__, name)
     own = raw is not MISSING and owner not in OF_TORCH

@@ -174,7 +174,7 @@ def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
 
 
-def format_one(vm: Interpreter, value: Any, conversion: int, spec: Any) -> Any:
+def format_one(vm: Interpreter, value: Any, conversion: int, spec: Any) -> object:
     plain = isinstance(spec, ConstantValue) and spec.value == ""
     if plain and conversion != 3:
         vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))

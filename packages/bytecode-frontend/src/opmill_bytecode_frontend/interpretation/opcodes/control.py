@@ -120,22 +120,22 @@ def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 @opcode("RETURN_VALUE")
-def return_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+def return_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Return:
     return Return(frame.pop())
 
 
 @opcode("RETURN_CONST", since=(3, 12))
-def return_const(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+def return_const(vm: Interpreter, frame: Frame, ins: Instruction) -> Return:
     return Return(vm.fresh(ins.argval))
 
 
 @opcode("RETURN_GENERATOR")
-def return_generator(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+def return_generator(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(ConstantValue(None))  # popped by the POP_TOP that follows
 
 
 @opcode("YIELD_VALUE")
-def yield_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Any:
+def yield_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Yield:
     return Yield(frame.pop())
 
 
@@ -163,7 +163,7 @@ def send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.jump(ins.target)
 
 
-def send_to(vm: Interpreter, receiver: Any, value: Any) -> tuple[Any, Any]:
+def send_to(vm: Interpreter, receiver: Any, value: Any) -> tuple[object, object]:
     """(next item, None), or (STOP, the value that the iterator returned)."""
     if isinstance(receiver, IteratorValue) and is_none(value):
         return receiver.next(vm), ConstantValue(None)

@@ -15,6 +15,7 @@ from .registry import opcode
 
 if TYPE_CHECKING:
     from ...bytecode import Instruction
+    from ...values.base import Value
     from ..frame import Frame
     from ..machine import Interpreter
 
@@ -73,7 +74,7 @@ def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     raise Raised(frame.pop())
 
 
-def special_method(vm: Interpreter, value: Any, name: str) -> Any:
+def special_method(vm: Interpreter, value: Any, name: str) -> Value:
     cls = value.python_type()
     owner, raw = find_in_mro(cls.__mro__, name)
     if raw is MISSING:

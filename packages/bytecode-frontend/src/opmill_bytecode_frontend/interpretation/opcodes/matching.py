@@ -48,7 +48,7 @@ def values_at(vm: Interpreter, subject: Value, keys: list[Value]) -> Value:
     """A tuple of what the mapping holds for the keys, or None when one is absent. Nothing is made by ``__missing__``."""
     mapping = mapping_of(subject)
     found: list[Value] = []
-    seen: set[Any] = set()
+    seen: set[object] = set()
     for key in keys:
         hashed = vm.key(key)
         if hashed in seen:

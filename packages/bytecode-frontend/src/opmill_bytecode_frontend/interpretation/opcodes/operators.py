@@ -75,7 +75,7 @@ def contains_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(ConstantValue(vm.contains(container, item) != bool(ins.argval)))
 
 
-def read_attribute(vm: Interpreter, frame: Frame, owner: Any, name: str, null: bool) -> Any:
+def read_attribute(vm: Interpreter, frame: Frame, owner: Any, name: str, null: bool) -> object:
     """The attribute. A graph may end inside of the getter of a property whose exceptions nobody else has an answer to."""
     getter = None
     if isinstance(owner, ObjectValue) and method_of(owner, "__getattr__") is None and method_of(owner, "__getattribute__") is None:

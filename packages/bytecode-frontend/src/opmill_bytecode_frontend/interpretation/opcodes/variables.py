@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from opmill_guards.guard import Is
 from opmill_guards.source import Pinned
@@ -41,7 +41,7 @@ def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.push(vm.fresh(value) if kind is frozenset or kind is types.CodeType else ConstantValue(value))
 
 
-def constant_tuple(vm: Interpreter, value: tuple[object, ...]) -> Any:
+def constant_tuple(vm: Interpreter, value: tuple[object, ...]) -> object:
     """A tuple among a function's constants: one object, wherever it is carried."""
     known = vm.known.get(id(value))
     if known is not None and known[0] is value:
@@ -58,7 +58,7 @@ def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(read_local(vm, frame, ins.argval))
 
 
-def read_local(vm: Interpreter, frame: Frame, name: str) -> Any:
+def read_local(vm: Interpreter, frame: Frame, name: str) -> object:
     value = frame.locals.get(name, MISSING)
     if value is MISSING:
         vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
@@ -269,7 +269,9 @@ def load_assertion_error(vm: Interpreter, frame: Frame, ins: Instruction) -> Non
 @opcode("IMPORT_NAME")
 def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     fromlist, level = frame.pop(), frame.pop()
-    globals_: dict[str, Any] = {k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals}
+    globals_: dict[str, object] = {
+        k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals
+    }
     try:
         module = __import__(ins.argval, globals_, None, vm.plain(fromlist), level.constant())
     except Exception as exc:

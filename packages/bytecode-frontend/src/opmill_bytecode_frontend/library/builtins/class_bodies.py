@@ -174,7 +174,7 @@ def refuse_members(vm: Interpreter, label: str, bases: list[ClassValue], namespa
                 refuse(vm, label, f"the value of {name} is {exc}")
 
 
-def prepared(meta: type, name: str, bases: tuple[type, ...], namespace: Mapping[str, object], **keywords: Any) -> Any:
+def prepared(meta: type, name: str, bases: tuple[type, ...], namespace: Mapping[str, object], **keywords: object) -> object:
     """A class of these names, made as by a class statement."""
     table = meta.__prepare__(name, bases, **keywords)
     for key, value in namespace.items():
@@ -203,13 +203,13 @@ def make_class(
     return made
 
 
-def stand_in_once(vm: Interpreter, value: Value, made: dict[int, Any]) -> Any:
+def stand_in_once(vm: Interpreter, value: Value, made: dict[int, object]) -> object:
     if id(value) not in made:
         made[id(value)] = stand_in(vm, value)
     return made[id(value)]
 
 
-def done_to_models(vm: Interpreter, label: str, step: Callable[[], Any]) -> Any:
+def done_to_models(vm: Interpreter, label: str, step: Callable[[], object]) -> Any:
     """What a step gives that makes or changes models: it may raise what it raises for the program's own classes, and needs constants."""
     try:
         return step()
@@ -235,7 +235,7 @@ def named_tuple(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return made_by_function(vm, collections.namedtuple, list(args), kwargs)
 
 
-def _decorator(function: Any) -> None:
+def _decorator(function: Callable[..., object]) -> None:
     what = f"{function.__module__}.{function.__qualname__}"
 
     @named(what)

@@ -142,7 +142,7 @@ def existing_modules(vm: Interpreter, cls: type, args: list[Value]) -> Value | N
     return vm.wrap(made, Pinned(made, cls.__name__))
 
 
-def known_modules(vm: Interpreter, value: Value) -> Any:
+def known_modules(vm: Interpreter, value: Value) -> object:
     """The modules of before the call in an argument of a container. Raises NotConstant where there is something else."""
     if isinstance(value, SequenceValue):
         return [known_modules(vm, v) for v in value.values(vm)]
@@ -364,7 +364,7 @@ def number(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return vm.unsupported("FE011", "number")
 
 
-def _number(cls: Any, *dunders: str) -> Any:
+def _number(cls: type, *dunders: str) -> Any:
     def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
             return args[0].dunder(vm, dunders[0], [])

@@ -235,7 +235,7 @@ def _extreme(op: str) -> Any:
         if default is not None and len(args) > 1:
             vm.throw(TypeError, f"Cannot specify a default for {'min' if op == '<' else 'max'}() with multiple positional arguments")
         items: Any = each(vm, vm.iterate(args[0])) if len(args) == 1 else iter(args)
-        best: Any = next(items, None)
+        best = next(items, None)
         if best is None:
             if default is not None:
                 return default

@@ -220,7 +220,7 @@ def pairwise(vm: Machine, items: Value) -> Value:
     return PythonIterator(run, itertools.pairwise, lambda: [inner, *before], unfinished.pairwise)
 
 
-def _chosen(kind: Any) -> Callable[[Any], None]:
+def _chosen(kind: Any) -> Callable[[object], None]:
     """Iterators made of a function and a source of items. ``turned`` holds something once the function is asked no more."""
 
     def add(run: Any) -> None:
@@ -238,7 +238,7 @@ def _chosen(kind: Any) -> Callable[[Any], None]:
 
 
 @_chosen(itertools.takewhile)
-def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Any:
+def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
             turned.append(NONE)
@@ -247,7 +247,7 @@ def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) 
 
 
 @_chosen(itertools.dropwhile)
-def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Any:
+def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
             turned.append(NONE)
@@ -257,7 +257,7 @@ def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) 
 
 
 @_chosen(itertools.filterfalse)
-def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Any:
+def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
     plain = is_none(function)
     for item in each(vm, inner):
         if not vm.truth(item if plain else vm.call(function, [item], {})):
@@ -338,7 +338,7 @@ def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
 class TeeIterator(PythonIterator):
     """One of several iterators over ``inner``, which remember in ``seen`` what was taken from it."""
 
-    def __init__(self, inner: Value, seen: list[Any], position: int) -> None:
+    def __init__(self, inner: Value, seen: list[object], position: int) -> None:
         super().__init__(self.run, itertools._tee)  # type: ignore[attr-defined]
         self.inner, self.seen, self.position = inner, seen, position
 

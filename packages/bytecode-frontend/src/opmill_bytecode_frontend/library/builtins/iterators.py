@@ -96,7 +96,7 @@ def reversed_(vm: Interpreter, items: Value) -> Value:
         vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
     n = length.constant()
 
-    def read(vm: Machine, i: int) -> Any:
+    def read(vm: Machine, i: int) -> object:
         return vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP
 
     return ItemsIterator(read, reversed)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # ---- heaps: the smallest item is first, the children of item i are items 2i+1 and 2i+2 -----------------------------------------------
 
 
-def rise(heap: list[Any], start: int, place: int, before: Callable[[object, object], bool]) -> None:
+def rise(heap: list[object], start: int, place: int, before: Callable[[object, object], bool]) -> None:
     """The item at ``place`` changes places with its parents, up to ``start``, for as long as it comes before them."""
     item = heap[place]
     while place > start:
@@ -31,7 +31,7 @@ def rise(heap: list[Any], start: int, place: int, before: Callable[[object, obje
     heap[place] = item
 
 
-def sink(heap: list[Any], start: int, before: Callable[[object, object], bool]) -> None:
+def sink(heap: list[object], start: int, before: Callable[[object, object], bool]) -> None:
     """The item at ``start`` goes down to a leaf, the earlier child always takes its place; from there it rises to where it belongs."""
     end, place, item = len(heap), start, heap[start]
     child = 2 * start + 1
@@ -53,7 +53,7 @@ def more(one: object, other: Any) -> bool:
     return other < one
 
 
-def build(heap: list[Any], before: Callable[[object, object], bool] = less) -> None:
+def build(heap: list[object], before: Callable[[object, object], bool] = less) -> None:
     for place in range(len(heap) // 2 - 1, -1, -1):
         sink(heap, place, before)
 
@@ -70,7 +70,7 @@ def pop(heap: list[Any], before: Callable[[object, object], bool] = less) -> Any
     return replace(heap, last, before) if heap else last
 
 
-def replace(heap: list[Any], item: object, before: Callable[[object, object], bool] = less) -> Any:
+def replace(heap: list[object], item: object, before: Callable[[object, object], bool] = less) -> object:
     if not heap:
         raise IndexError("index out of range")
     first = heap[0]
@@ -79,19 +79,19 @@ def replace(heap: list[Any], item: object, before: Callable[[object, object], bo
     return first
 
 
-def push_and_pop(heap: list[Any], item: object) -> Any:
+def push_and_pop(heap: list[Any], item: object) -> object:
     return replace(heap, item) if heap and heap[0] < item else item
 
 
-def build_max(heap: list[Any]) -> None:
+def build_max(heap: list[object]) -> None:
     build(heap, more)
 
 
-def pop_max(heap: list[Any]) -> Any:
+def pop_max(heap: list[object]) -> object:
     return pop(heap, more)
 
 
-def replace_max(heap: list[Any], item: object) -> Any:
+def replace_max(heap: list[object], item: object) -> object:
     return replace(heap, item, more)
 
 
@@ -134,7 +134,7 @@ def insert_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key:
     a.insert(place_before(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
-IN_PYTHON: dict[str, Any] = {
+IN_PYTHON: dict[str, object] = {
     "heapify": build, "heappush": push, "heappop": pop, "heapreplace": replace, "heappushpop": push_and_pop,
     "_heapify_max": build_max, "_heappop_max": pop_max, "_heapreplace_max": replace_max,
     "bisect_right": place_after, "bisect_left": place_before, "insort_right": insert_after, "insort_left": insert_before,

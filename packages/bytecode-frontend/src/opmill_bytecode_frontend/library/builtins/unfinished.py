@@ -6,13 +6,13 @@ import itertools
 from typing import Any, Callable, Iterator
 
 
-def chain(outer: Iterator[Any], *running: Iterator[Any]) -> Iterator[Any]:
+def chain(outer: Iterator[Any], *running: Iterator[object]) -> Iterator[object]:
     """``chain.from_iterable``, perhaps in the midst of one iterable."""
     rest = itertools.chain.from_iterable(outer)
     return itertools.chain(*running, rest) if running else rest
 
 
-def cycle(seen: tuple[object, ...], place: int, *inner: Iterator[Any]) -> Iterator[Any]:
+def cycle(seen: tuple[object, ...], place: int, *inner: Iterator[object]) -> Iterator[object]:
     """A cycle that has ``seen`` these items: all that there are, or the first ones of ``inner``."""
     made = itertools.cycle(itertools.chain(seen, *inner))
     for _ in range(len(seen) if inner else place):
@@ -20,7 +20,7 @@ def cycle(seen: tuple[object, ...], place: int, *inner: Iterator[Any]) -> Iterat
     return made
 
 
-def accumulate(inner: Iterator[Any], function: Any, initial: object, *total: Any) -> Iterator[Any]:
+def accumulate(inner: Iterator[object], function: Callable[..., object], initial: object, *total: object) -> Iterator[object]:
     """An accumulation that gave ``total`` last."""
     if not total:
         return itertools.accumulate(inner, function, initial=initial)
@@ -29,7 +29,7 @@ def accumulate(inner: Iterator[Any], function: Any, initial: object, *total: Any
     return made
 
 
-def zip_longest(fill: Any, *inner: Any) -> Iterator[Any]:
+def zip_longest(fill: Any, *inner: Any) -> Iterator[object]:
     return itertools.zip_longest(*inner, fillvalue=fill)
 
 
@@ -41,16 +41,16 @@ def called(function: Callable[[], Any], sentinel: object, *ended: None) -> Itera
     return made
 
 
-def zip_strict(*inner: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+def zip_strict(*inner: Iterator[object]) -> Iterator[tuple[object, ...]]:
     return zip(*inner, strict=True)
 
 
-def pairwise(inner: Iterator[Any], *before: object) -> Iterator[Any]:
+def pairwise(inner: Iterator[object], *before: object) -> Iterator[object]:
     """Pairs that begin with ``before``."""
     return itertools.pairwise(itertools.chain(before, inner) if before else inner)
 
 
-def chosen(kind: Callable[..., Iterator[Any]], function: object, inner: Iterator[Any], *turned: object) -> Iterator[Any]:
+def chosen(kind: Callable[..., Iterator[object]], function: object, inner: Iterator[object], *turned: object) -> Iterator[Any]:
     """Of a ``kind`` that takes or drops while a function says so; ``turned``: it has said no."""
     if not turned:
         return kind(function, inner)

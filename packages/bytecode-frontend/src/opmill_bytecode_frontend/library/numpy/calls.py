@@ -56,7 +56,7 @@ DOING = frozenset(
 HINT = "use torch's functions, or compute it outside of the compiled function"
 
 
-def numpy_called(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What a call of a function of NumPy gives where arrays of the graph are among its arguments; None for other calls."""
     key = key_of(obj)
     if key is None:
@@ -183,7 +183,7 @@ def like(vm: Interpreter, value: Any, unit: bool = False, sizes: Sizes | None = 
     return vm.plain(value)
 
 
-def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> Any:
+def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> object:
     """What NumPy gives for arrays of the same layouts. Where it raises, the program does, in its own words."""
     return asked(vm, obj, key, args, kwargs, unit)[0]
 
@@ -351,7 +351,7 @@ def tensors(vm: Interpreter, value: Any) -> Any:
 # ---- subscripts ----------------------------------------------------------------------------------------------------------
 
 
-def subscript(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     owner, key = args[0], args[1]
     if not isinstance(owner, ArrayValue):
         return refuse(vm, "subscript", "it is of no array of the graph")
@@ -442,11 +442,11 @@ def position(vm: Interpreter, part: object) -> Value:
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
-def plain_int(part: Any) -> Any:
+def plain_int(part: Any) -> object:
     return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
 
 
-def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> Any:
+def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> Value:
     if isinstance(value, (ListValue, TupleValue)):
         value = vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
     if isinstance(value, ArrayValue) and value.inner.fake.is_complex() and not dtype.is_complex:
@@ -569,7 +569,7 @@ def as_tensor(vm: Interpreter, array: ArrayValue, copy: bool) -> Value:
     return inner.method(vm, "clone", [], {}) if copy else inner
 
 
-def torch_of_arrays(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def torch_of_arrays(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """``torch.from_numpy``, ``torch.tensor`` and the like, given an array."""
     if not args or not isinstance(args[0], ArrayValue) or obj not in (torch.from_numpy, torch.tensor, torch.as_tensor, torch.asarray):
         return None

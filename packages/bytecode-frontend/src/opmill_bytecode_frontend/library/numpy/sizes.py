@@ -77,7 +77,7 @@ def assume(values: list[Any]) -> None:
                 int(n)
 
 
-def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[Any, list[Any]]], given: Sequence[object]) -> Value:
+def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[object, list[object]]], given: Sequence[object]) -> Value:
     """``result``, once it is what NumPy gives for other sizes too. ``asked(sizes)``: what that is, and the arrays that it was given;
     ``given``: what may be assumed."""
     if not given:
@@ -110,7 +110,7 @@ def agrees(vm: Interpreter, result: Value, want: Any, sizes: Sizes) -> bool:
     return 0 in shape or all(n == 1 or s * want.itemsize == t for n, s, t in zip(shape, strides, want.strides))
 
 
-def flattened(values: Iterable[object]) -> Iterator[Any]:
+def flattened(values: Iterable[object]) -> Iterator[object]:
     """The items of lists and tuples, to any depth."""
     for value in values:
         if isinstance(value, (list, tuple)):

@@ -137,7 +137,7 @@ def hashed_by_identity(cls: type) -> bool:
     return hash_ in (object, type) and equal in (object, type)
 
 
-def plain_key(vm: Interpreter, value: Value) -> Any:
+def plain_key(vm: Interpreter, value: Value) -> object:
     """A part of a key: the object itself where it is the same at each call, else the tracked value."""
     return value if isinstance(value, ObjectValue) else vm.plain(value)
 
@@ -178,7 +178,7 @@ def computed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Val
     return asked_before(vm, obj, given, named)
 
 
-def asked_before(vm: Interpreter, obj: Any, given: list[Any], named: dict[str, Any]) -> Value:
+def asked_before(vm: Interpreter, obj: Any, given: list[object], named: dict[str, Any]) -> Value:
     """The result of a call that is made before the graph. Which tensors the graph will be given is known by computing some like them."""
     recorder = vm.recorder
     elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference is not None
@@ -203,12 +203,12 @@ class WithGrad(Struct, frozen=True, eq=False):
     function: Any
     enabled: bool
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         with torch.set_grad_enabled(self.enabled):
             return self.function(*args, **kwargs)
 
 
-def with_switches(vm: Interpreter, obj: object) -> Any:
+def with_switches(vm: Interpreter, obj: object) -> object:
     """The function as it runs where the captured code is now, called from where that began."""
     other = switched(vm.entry_switches, now := switches())
     if not other:
@@ -220,8 +220,7 @@ def with_switches(vm: Interpreter, obj: object) -> Any:
 
 def state_of(vm: Interpreter) -> tuple[int, ...]:
     """What tells whether captured code has done anything."""
-    effects = vm.effects
-    return effects.mutations, len(effects.globals), len(effects.attributes), len(effects.draws), len(effects.calls), len(effects.asked)
+    return vm.effects.state()
 
 
 def is_literal(value: Value) -> bool:
@@ -233,7 +232,7 @@ def is_literal(value: Value) -> bool:
 class ReadAgain(Exception):
     """The function is to be read once more, the calls of another one in it as if that had no cache."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         super().__init__(function)
         self.function = function
 

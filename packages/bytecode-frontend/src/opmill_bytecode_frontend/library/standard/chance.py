@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _random
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import ConstantValue
@@ -25,7 +25,7 @@ WIDEST = 62
 """Bits of integers that tensors hold."""
 
 
-def draw(vm: Interpreter, function: Any, name: str, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def draw(vm: Interpreter, function: object, name: str, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The number that ``function(*args, **kwargs)`` gives. What computes with it is a part of the graph, which it is an input of."""
     number = RandomNumber(name, cls)
     note_draw(vm, function, number, args, kwargs)

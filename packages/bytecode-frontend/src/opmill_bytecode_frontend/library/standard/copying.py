@@ -94,7 +94,7 @@ def copy_copy(vm: Interpreter, value: Value) -> Value | None:
     return None
 
 
-def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: object) -> Any:
+def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: object) -> object:
     is_storage = item is owner.storage and hasattr(item, "m_copy")
     return item.m_copy(vm) if is_storage else item
 
@@ -190,7 +190,7 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     if not is_plain(value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 
-    def part(item: Any, made: Any = None) -> Any:
+    def part(item: Any, made: Any = None) -> object:
         if made is not None:
             remember(memo, item, made)
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import logging
 import sys
 import types
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Local, Pinned
 
+from ...interpretation.owners import work_of_package
 from ...values.base import MISSING, Value, content, find_in_mro
 from ...values.constant import ConstantValue
 from ...values.functions import WeakReference
@@ -59,6 +61,13 @@ def simple_namespace(vm: Interpreter, /, **kwargs: Value) -> Value:
     for name, value in kwargs.items():
         made.attrs.store(vm, ConstantValue(name), value)
     return made
+
+
+@handles(sys.getrefcount, gc.get_referrers, weakref.getweakrefs, weakref.getweakrefcount)
+def who_refers(vm: Interpreter, *args: Value) -> Value:
+    """A capture refers to what it has met."""
+    given = work_of_package(vm.frame) or {"whole": True}
+    return vm.unsupported("FE011", "a question who refers to an object", "captured code refers to it, too", **given)
 
 
 @handles(sys.intern)

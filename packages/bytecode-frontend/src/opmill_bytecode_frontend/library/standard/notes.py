@@ -63,7 +63,7 @@ def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame:
     text = message.value if isinstance(message, ConstantValue) else None
     if issubclass(message.python_type(), Warning):
         kind = message.python_type()
-    about = (text, kind, frame.globals.get("__name__") or "<string>", frame.line or 0)
+    about = (text, kind, str(frame.globals.get("__name__") or "<string>"), frame.line or 0)
     if is_raised(warnings, *about):
         vm.unsupported("FE068", f"a {kind.__name__} that is an error", "it is raised where the program stands")
     vm.guard(Predicate(Pinned(warnings, "warnings"), lambda now: not is_raised(now, *about), f"filters: a {kind.__name__} is no error"))

@@ -15,13 +15,13 @@ from opmill_guards.source import Attr
 
 from ...effects.backwards import settled
 from ...graph.spent import MESSAGE, is_spent
+from ...graph.versions import memory
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.sequence import ListValue, SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
 from .gradients import grad_mode
-from .optimizers import memory
 from .retaining import keep, retained
 from .transforms import leaves, recorded_here
 
@@ -74,11 +74,14 @@ def backward(
     kwargs: dict[str, Value] = {"allow_unused": ConstantValue(True)}
     if not is_off(retain_graph):
         kwargs["retain_graph"] = ConstantValue(True)
-    given: list[Value] = [ListValue(outputs), ListValue([*found, *marked])]
+    given: list[Value] = [
+        ListValue(outputs),
+        ListValue([*[each if each.given is None else each.given.original for each in found], *marked]),
+    ]
     if not is_off(grad_tensors):
         given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
     settled(vm)
-    taken = {memory(value) for value in vm.recorder.by_fake.values()}
+    taken = {memory(value.fake) for value in vm.recorder.by_fake.values()}
     vm.recorder.went_back = True
     gradients = vm.recorder.call_function(vm, torch.autograd.grad, given, kwargs)
     with grad_mode(vm, False):
@@ -99,7 +102,7 @@ def refuse(vm: Interpreter, why: str) -> NoReturn:
     vm.unsupported("FE033", "method backward of a tensor", why, "call it outside of the compiled function")
 
 
-def met(vm: Interpreter, outputs: list[Any], seen: set[Any]) -> Iterator[TensorValue]:
+def met(vm: Interpreter, outputs: list[Any], seen: set[object]) -> Iterator[TensorValue]:
     """The leaves that the history of ``outputs`` leads to. ``seen``: gets its steps."""
     todo = [output.fake.grad_fn for output in reversed(outputs)]
     for output in outputs:
@@ -148,10 +151,10 @@ def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken:
     fake, own = gradient.fake, leaf.fake
     shape = tuple(own.shape)
     laid_out = tuple(fake.stride()) == tuple(own.stride()) if is_dense(shape, own.stride()) else fake.is_contiguous()
-    if not laid_out or memory(gradient) in taken:
+    if not laid_out or memory(gradient.fake) in taken:
         empty = vm.call(vm.wrap(torch.empty_like), [leaf], {"requires_grad": ConstantValue(False)})
         gradient = cast(TensorValue, empty.method(vm, "copy_", [gradient], {}))
-    taken.add(memory(gradient))
+    taken.add(memory(gradient.fake))
     if leaf.obj is None:  # it stays in the graph, or ends it
         leaf.new_grad = gradient
     else:

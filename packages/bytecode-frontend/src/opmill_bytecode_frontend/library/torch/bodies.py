@@ -71,7 +71,7 @@ def outputs(
 # ---- results -------------------------------------------------------------------------------------------------------------
 
 
-def flat(vm: Interpreter, value: Value) -> tuple[list[TensorValue], Callable[[Iterator[Value]], Value], Any]:
+def flat(vm: Interpreter, value: Value) -> tuple[list[TensorValue], Callable[[Iterator[Value]], Value], object]:
     """The tensors in a result, how it is rebuilt from others, and what is comparable of the rest."""
     if isinstance(value, TensorValue):
         return [value], next, "tensor"
@@ -108,13 +108,13 @@ def without_effects(vm: Interpreter, *functions: Value) -> Iterator[None]:
         )
 
 
-def _effects(vm: Interpreter) -> Any:
+def _effects(vm: Interpreter) -> tuple[list[int], tuple[dict[tuple[int, str], int], dict[tuple[int, str], int]], int, int]:
     effects = vm.effects
     names = {k: id(v[2]) for k, v in effects.globals.items()}, {k: id(v[3]) for k, v in effects.attributes.items()}
     return [id(v) for v in effects.changed], names, len(effects.draws), len(effects.calls)
 
 
-def _contents(vm: Interpreter, functions: Sequence[Value]) -> list[Any]:
+def _contents(vm: Interpreter, functions: Sequence[Value]) -> list[object]:
     """What containers that the functions can reach hold, of those made or changed in captured code."""
     found: list[Any] = []
     changed = {id(v) for v in vm.effects.changed}
@@ -141,7 +141,7 @@ def _identity(value: object) -> int:
     return id(value if real is MISSING else real)
 
 
-def _inside(value: Value) -> list[Any]:
+def _inside(value: Value) -> list[object]:
     if isinstance(value, CellValue):
         return [value.content]
     if isinstance(value, FunctionValue):

@@ -35,7 +35,7 @@ class Checkpoint(HigherOrderOperator):
     def __init__(self) -> None:
         super().__init__("opmill_checkpoint")
 
-    def __call__(self, module: Any, *args: Any, use_reentrant: bool = False) -> Any:
+    def __call__(self, module: Any, *args: object, use_reentrant: bool = False) -> object:
         if _is_traced():
             return tag_activation_checkpoint(module, *args, use_reentrant=use_reentrant)
         contexts = module.meta.get("_checkpoint_context_fn", noop_context_fn)
@@ -59,7 +59,7 @@ def chooses_what_to_save(contexts: Value) -> bool:
     return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
 
 
-def real_policy(vm: Interpreter, contexts: Value) -> Any:
+def real_policy(vm: Interpreter, contexts: Value) -> object:
     """The ``context_fn`` as an object that can be called while the graph is compiled; None for one that keeps nothing, or that is made of
     what only a call knows: what is computed again then is as right."""
     found = real_of(vm, contexts)

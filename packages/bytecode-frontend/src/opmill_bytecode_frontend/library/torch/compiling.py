@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
@@ -40,7 +40,7 @@ def compiled_here(vm: Interpreter, maker: Any, model: Value = NONE, **given: Val
     return CompiledHere(maker, model.model if isinstance(model, CompiledHere) else model, given)
 
 
-def refuse_arguments(vm: Interpreter, maker: Any, given: dict[str, Value]) -> None:
+def refuse_arguments(vm: Interpreter, maker: Callable[..., object], given: dict[str, Value]) -> None:
     """Raises what the maker raises of its arguments."""
     try:
         maker(**{name: vm.plain(value) for name, value in given.items()})

@@ -148,7 +148,7 @@ def _tensors(vm: Interpreter, name: str, parameter: str, value: Value) -> list[T
     return found
 
 
-def _sizes(tensors: list[TensorValue]) -> list[Any]:
+def _sizes(tensors: list[TensorValue]) -> list[object]:
     return [t.fake.numel() for t in tensors]
 
 
@@ -165,6 +165,6 @@ def _fit(count: int, written: list[Any], read: list[Any]) -> bool:
     "torch.distributed.tensor._api.DTensor.from_local", "torch.distributed.tensor._api.distribute_tensor",
     *(f"torch.distributed.tensor._api.{name}" for name in ("ones", "empty", "full", "rand", "randn", "zeros")),
 )  # fmt: skip
-def over_a_mesh(vm: Interpreter, function: Any, *args: Value, **kwargs: Value) -> Value:
+def over_a_mesh(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value:
     """Functions that give tensors over a mesh: each is one operation of the graph, and runs while that is recorded."""
     return vm.recorder.call_function(vm, function, list(args), kwargs)

@@ -95,6 +95,12 @@ def ignored(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
 
 
+@named("torch.distributions.distribution._all_true_or_runtime_assert")
+def all_true(vm: Interpreter, valid: Value, message: Value) -> Value:
+    """Since torch 2.15, instead of ``valid.all()``: what distributions ask before they raise. The graph checks the tensor where it runs."""
+    return valid.method(vm, "all", [], {})
+
+
 @named("torch._check_tensor_all")
 def check_tensor_all(vm: Interpreter, condition: Value, message: Value = NONE) -> Value:
     """Checked when the graph runs. What a message that is computed would say is not known now."""

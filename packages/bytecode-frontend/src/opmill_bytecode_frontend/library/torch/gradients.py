@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ class ForwardContext:
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
-        self.dirty: tuple[Any, ...] = ()
+        self.saved_tensors: tuple[object, ...] = ()
+        self.dirty: tuple[object, ...] = ()
         self.fixed: tuple[Any, ...] = ()
         self.materialized = True
 
@@ -137,17 +137,19 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
                 "set_materialize_grads(False): which gradients there are is known when the backward runs",
             )
 
-        def record(region: Region) -> list[Any]:
+        def record(region: Region) -> list[object]:
             with recording(vm, region), without_effects(vm, cls, *args):
                 gradients = run_backward(vm, cls, context, result, results, len(args))
                 summed = [in_all(vm, [g for g, a in zip(gradients, args, strict=True) if a is t]) for t in tensors]
                 return [None if g is None else recorder.node_of(g) for g in summed]
 
-        later = Backward(cls.constant().__qualname__, forward, record, vm.place())
+        later = Backward(cls.constant().__qualname__, forward, record, vm.place(), used_in(vm))
         returned = later.run(vm, backward)
         later.again = len(recorder.regions) == 1
         kept = vm.unpack(vm.getattr(context, "saved_tensors"))
         vm.effects.backwards.append(later)
+        checked = {recorder.node_of(t) for t in kept if isinstance(t, TensorValue)}
+        later.unsaved = recorder.fakes_of(node for node in backward.lifted if node not in checked)
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
         if any(isinstance(t, TensorValue) and t.obj is not None for t in marked["dirty"]):
             vm.unsupported("FE015", "torch.autograd.Function", "it writes to a tensor from before the call, which gets a history by that")
@@ -171,8 +173,14 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     )
     leaving = {id(inside.fake): value.fake for inside, value in zip(results, made, strict=True) if isinstance(value, TensorValue)}
     saved_fakes = [leaving.get(id(t.fake), t.fake) for t in kept if isinstance(t, TensorValue)]
+    later.unsaved = [leaving.get(id(fake), fake) for fake in later.unsaved]
     later.saved = [(fake, written(fake)) for fake in saved_fakes]
     return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
+
+
+def used_in(vm: Interpreter) -> Mapping[str, Any]:
+    """The namespace of the code that runs."""
+    return vm.frame.globals if vm.frame is not None else {}
 
 
 def in_all(vm: Interpreter, gradients: Sequence[Value]) -> TensorValue | None:

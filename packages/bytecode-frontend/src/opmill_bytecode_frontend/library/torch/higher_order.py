@@ -144,12 +144,12 @@ def body_result(vm: Interpreter, body: Body, made: list[Value]) -> Value:
     return body.rebuild(iter(made))
 
 
-def row_fakes(vm: Interpreter, rows: Sequence[TensorValue]) -> list[Any]:
+def row_fakes(vm: Interpreter, rows: Sequence[TensorValue]) -> list[torch.Tensor]:
     with torch.no_grad(), vm.recorder.context:
         return [like(vm, t.fake[0], requires_grad=t.fake.requires_grad) for t in rows]
 
 
-def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[TensorValue]) -> list[Any]:
+def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[TensorValue]) -> list[object]:
     count = rows[0].fake.shape[0]
     with torch.no_grad(), vm.recorder.context:
         return [t.fake.new_empty((count, *t.fake.shape)) for t in results]

@@ -3,7 +3,7 @@ graph has run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -58,10 +58,10 @@ class HandleValue(Value):
     def python_type(self) -> type:
         return RemovableHandle
 
-    def natively(self) -> Any:
+    def natively(self) -> NoReturn:
         self.vm.unsupported("FE033", "the handle of a hook is kept", "the hook is a part of the graph", place=self.place)
 
-    def constant(self) -> Any:
+    def constant(self) -> object:
         self.natively()
 
     def getattr(self, vm: Machine, name: str) -> Value:

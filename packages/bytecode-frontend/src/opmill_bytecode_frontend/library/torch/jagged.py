@@ -3,7 +3,7 @@ its class. That one belongs to torch, and is no input of a graph: the functions 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.nested._internal import nested_tensor
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
-def _recorded(function: Any) -> None:
+def _recorded(function: object) -> None:
     @handles(function)
     def made(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         nested_tensor._nt_view_dummy()  # made once for the process, of tensors with memory

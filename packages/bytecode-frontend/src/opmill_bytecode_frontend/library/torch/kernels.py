@@ -74,7 +74,7 @@ def launch(vm: Interpreter, kernel: Value, grid: Value, args: tuple[Value, ...],
 
 def sorted_arguments(
     vm: Interpreter, given: dict[str, Value]
-) -> tuple[list[tuple[tuple[str, ...], TensorValue]], list[tuple[str, Value]], tuple[tuple[str, Any], ...]]:
+) -> tuple[list[tuple[tuple[str, ...], TensorValue]], list[tuple[str, Value]], tuple[tuple[str, object], ...]]:
     """Tensors, each once with the parameters that it is given for; numbers that may change; other arguments, which are constants."""
     tensors: dict[int, tuple[list[str], TensorValue]] = {}
     numbers: list[tuple[str, Value]] = []
@@ -104,7 +104,7 @@ def check_memory(vm: Interpreter, tensors: list[TensorValue], writes: tuple[bool
 
 def grids_of(
     vm: Interpreter, kernel: Any, grid: Value, given: dict[str, Value]
-) -> tuple[list[Value], tuple[tuple[tuple[str, Any], ...], ...], int]:
+) -> tuple[list[Value], tuple[tuple[tuple[str, object], ...], ...], int]:
     """The grid, three numbers for each configuration that the kernel may be launched with; these; and how many numbers the program gave."""
     configurations: tuple[tuple[tuple[str, Any], ...], ...] = ()
     if not callable_grid(grid):

@@ -76,7 +76,7 @@ def of_package(obj: object) -> bool:
     return code is not None and installed(code.co_filename)
 
 
-def substitute(obj: object) -> Any:
+def substitute(obj: object) -> object:
     """The function that the program gave to be captured in place of another one; those that torch's own compiler comes with are not
     needed."""
     table = getattr(sys.modules.get(POLYFILLS), "PolyfilledFunctionVariable", None)
@@ -103,7 +103,7 @@ def constant_result(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[s
     return ConstantValue(result) if type(result) in LITERALS else vm.wrap_cached(result)
 
 
-def plainly(vm: Interpreter, value: Value) -> Any:
+def plainly(vm: Interpreter, value: Value) -> object:
     """The object of before the call that a value is, or the constant."""
     if isinstance(value, TensorValue):
         raise NotConstant("a tensor")

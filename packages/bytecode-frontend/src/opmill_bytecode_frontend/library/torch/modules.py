@@ -34,14 +34,14 @@ def parameter(vm: Interpreter, data: Value | None = None, requires_grad: Value =
     return made
 
 
-@named("torch._dynamo.mutation_guard.GenerationTracker.tag")
+@named("torch._dynamo.mutation_guard.GenerationTracker.tag", "torch._dynamo.mutation_guard._GenerationTracker.tag")
 def count_among_the_new(vm: Interpreter, *args: Value) -> Value:
     """Where torch's own compiler has run in the process, each new module is noted by it in a dictionary of weak references, for its own
     captures."""
     return ConstantValue(None)
 
 
-def tensor_class(cls: Any, dtype: torch.dtype | None) -> None:
+def tensor_class(cls: type, dtype: torch.dtype | None) -> None:
     """``torch.Tensor(...)`` and ``torch.FloatTensor(...)``: of a sequence its values, of integers an empty tensor of that size."""
 
     @handles(cls)

@@ -12,6 +12,7 @@ from torch._C import _functorch
 
 from opmill_guards.source import Pinned
 
+from ...graph.versions import memory
 from ...values.base import Lazy, Value
 from ...values.constant import ConstantValue
 from ...values.mapping import DictValue
@@ -80,12 +81,12 @@ def in_torch(scheduler: object) -> bool:
     return type(scheduler).__module__ == "torch.optim.lr_scheduler" and all(map(in_torch, parts))
 
 
-def written_by(vm: Interpreter, scheduler: Any) -> tuple[list[DictValue], list[Any], set[int]] | None:
+def written_by(vm: Interpreter, scheduler: Any) -> tuple[list[DictValue], list[object], set[int]] | None:
     """Of what a scheduler writes: the dictionaries that are known, objects that are not, and the tensors. None where captured code has
     changed some of it before."""
     todo: list[Any] = [scheduler.obj]
-    tables: list[Any] = []
-    others: list[Any] = []
+    tables: list[object] = []
+    others: list[object] = []
     numbers: set[int] = set()
     while todo:
         each = todo.pop()
@@ -159,7 +160,7 @@ class Behind:
         self.objects[id(optimizer.state)] = optimizer.state, function
         params = {id(p) for group in optimizer.param_groups for p in group["params"]}
         moved = [value for value in vm.recorder.by_fake.values() if id(value.obj) in params]
-        self.memories = set(map(memory, moved)) | {memory(v.new_grad) for v in moved if isinstance(v.new_grad, TensorValue)}
+        self.memories = {memory(v.fake) for v in moved} | {memory(v.new_grad.fake) for v in moved if isinstance(v.new_grad, TensorValue)}
 
     def of_scheduler(self, function: object, known: list[DictValue], unknown: Sequence[object], numbers: set[int]) -> None:
         stale = Stale(function)
@@ -171,7 +172,7 @@ class Behind:
     def operates(self, vm: Interpreter, args: Iterable[Value]) -> None:
         """An operation is about to be recorded."""
         for value in members(args, TensorValue):
-            if self.function is not None and (value.obj is not None or memory(value) in self.memories):
+            if self.function is not None and (value.obj is not None or memory(value.fake) in self.memories):
                 if self.ends:
                     why = "the step comes behind the graph"
                     vm.unsupported("FE036", "use of what a step of an optimizer changes", why, "use it outside of the compiled function")
@@ -192,14 +193,6 @@ def behind(vm: Interpreter) -> Behind:
     if vm.behind is None:
         vm.behind = Behind()
     return vm.behind
-
-
-def memory(value: TensorValue) -> int:
-    """Tells memory from other memory."""
-    try:
-        return int(value.fake.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):  # a class that has none
-        return id(value.fake)
 
 
 @receives_function("torch.optim.optimizer.Optimizer.zero_grad")

@@ -208,7 +208,7 @@ class _Asked(torch.Tensor):
     told: Any = None
 
     @classmethod
-    def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> Any:
+    def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> torch.Tensor:
         cls.told = func
         return torch.zeros(1)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
-def _by_slot(vm: Interpreter, value: Value, function: Any, slot: str) -> Value:
+def _by_slot(vm: Interpreter, value: Value, function: object, slot: str) -> Value:
     asked = value.symbolic or (isinstance(value, ObjectValue) and hasattr(value.cls, slot))
     result = value.special(vm, slot, []) if asked else None
     return fold(vm, function, [value], {}) if result is None else result
@@ -52,7 +52,7 @@ def product(vm: Interpreter, items: Value, *, start: Value = ConstantValue(1)) -
     return total
 
 
-def _tensor_of(vm: Interpreter, data: Value, function: Any, **kwargs: Value) -> Value:
+def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) -> Value:
     """These functions want the number itself; ``torch.full`` makes the same tensor of any. Arrays of NumPy that captured code made are
     lists."""
     if (array := array_of(data)) is not None and array.size <= LARGEST:

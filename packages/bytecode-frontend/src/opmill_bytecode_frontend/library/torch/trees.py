@@ -113,7 +113,7 @@ def _field(vm: Interpreter, spec: Value, name: str) -> Value:
     return vm.getattr(spec, name)
 
 
-def _kind(vm: Interpreter, spec: Value) -> Any:
+def _kind(vm: Interpreter, spec: Value) -> object:
     """The class of the containers that a structure is of, None of a leaf."""
     return _field(vm, spec, "type").constant()
 

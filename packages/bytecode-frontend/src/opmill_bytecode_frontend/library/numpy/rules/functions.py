@@ -19,7 +19,7 @@ METHODS = frozenset(
 
 
 def rule(*names: str) -> Any:
-    def add(function: object) -> Any:
+    def add(function: object) -> object:
         for name in names:
             FUNCTIONS[name] = function
         return function

@@ -1,0 +1,101 @@
+"""What a graph did before it failed, undone for the function that runs in its place: numbers drawn, and tensors written.
+
+Generators of torch are put back into the states that they had. What runs the graph may say that it has written nothing (``begun`` of its
+exception); where nobody says so, the tensors that the graph writes are copied before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from msgspec import Struct
+
+from .chance_states import put_back
+from .failing import Failing, is_counted_write, is_harmless
+from .versions import versions
+
+
+class Undoing(Struct, eq=False):
+    """Runs ``graph``. ``drawn``: devices and generators that it takes random numbers from; ``written``: positions of inputs that are copied
+    before; ``failing``: says whether the function runs in its place."""
+
+    graph: Callable[..., Any]
+    drawn: Sequence[Any]
+    written: Sequence[int]
+    failing: Failing
+    always: Sequence[torch.Generator] = ()
+    """The generators, where these are the same in each call."""
+
+    def __post_init__(self) -> None:
+        if all(isinstance(each, torch.Generator) or each.type == "cpu" for each in self.drawn):
+            self.always = generators(self.drawn)
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self._run(self.graph, inputs)
+
+    @property
+    def direct(self) -> Any:
+        """For callers that make the call themselves, what the graph has for these."""
+        found = getattr(self.graph, "direct", None)
+        if found is None:
+            return None
+        run, recover = found
+        return lambda *inputs: self._run(run, inputs), recover
+
+    def _run(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        states = [(each, each.get_state()) for each in self.always or generators(self.drawn)]
+        kept = [Copy(inputs[at]) for at in self.written] if self.written else ()
+        try:
+            return graph(*inputs)
+        except Exception as error:
+            if kept and not hasattr(error, "begun"):
+                for copy in kept:
+                    copy.put_back()
+                error.begun = False  # type: ignore[attr-defined]
+            if self.failing.again(error) is not None:
+                put_back(states)
+            raise
+
+
+class Copy:
+    """What a tensor holds, and how often it was written."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.version = tensor, versions(tensor)
+        self.data = tensor.detach().clone()
+
+    def put_back(self) -> None:
+        if versions(self.tensor) != self.version:
+            self.tensor.detach().copy_(self.data)
+            torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
+
+
+def generators(drawn: Sequence[Any]) -> list[torch.Generator]:
+    """Those of devices, and those of the program; none of a device whose work is being recorded, which refuses to tell its state."""
+    found = []
+    for each in drawn:
+        if isinstance(each, torch.Generator) or each.type == "cpu":
+            found.append(each if isinstance(each, torch.Generator) else torch.default_generator)
+            continue
+        module = torch.get_device_module(each)
+        recording = getattr(module, "is_current_stream_capturing", None)
+        all_of_them = getattr(module, "default_generators", ())
+        index = module.current_device() if each.index is None else each.index
+        if index < len(all_of_them) and not (recording is not None and recording()):
+            found.append(all_of_them[index])
+    return found
+
+
+def copied(graph: torch.fx.Graph, inputs: Sequence[Any], outside: Sequence[Any]) -> list[int]:
+    """Positions of the inputs that a graph writes to, where writing them again from a copy is all that it takes to begin anew. ``inputs``:
+    what is tracked for each; ``outside``: what stands for tensors that are not the graph's own."""
+    if not all(is_harmless(node) or is_counted_write(node) for node in graph.nodes):
+        return []
+    if any(node.target is getattr and node.args[1] == "data" for node in graph.nodes) or any(fake.is_inference() for fake in outside):
+        return []
+    at = [i for i, value in enumerate(inputs) if isinstance(getattr(value, "obj", None), torch.Tensor) and value.fake._version]
+    return [] if any(inputs[i].obj.requires_grad or inputs[i].fake.requires_grad for i in at) else at
+
+
+__all__ = ["Undoing", "copied"]

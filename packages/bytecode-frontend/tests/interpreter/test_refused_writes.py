@@ -1,0 +1,114 @@
+"""Writes that autograd refuses are refused, wherever they stand; who refers to an object is told as without a capture."""
+
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+apart = torch.compiler.disable(lambda: None)
+
+
+def unbound(x):
+    a, b = torch.unbind(x * 2)
+    a.add_(1)
+    return a + b
+
+
+def of_a_loop(x):
+    y = x * 2
+    for row in y:
+        row.mul_(2)
+    return y
+
+
+def behind_a_break(x):
+    y = x * 2
+    a, b = y.split(1)
+    apart()
+    a.add_(1)
+    return y
+
+
+def of_an_argument_behind_a_break(x):
+    a, b = x.unbind()
+    apart()
+    a.add_(1)
+    return x * 1
+
+
+def of_a_view_of_one(x):
+    a = (x * 2).unbind()[0][:1]
+    return a.zero_()
+
+
+def handled(x):
+    a, b = (x * 2).chunk(2)
+    try:
+        return a.add_(1)
+    except RuntimeError:
+        return b * 5
+
+
+def given(x):
+    return (x * 2).unbind()[1]
+
+
+def a_slice(x):
+    y = x * 2
+    apart()
+    a = y[0]
+    apart()
+    a.add_(1)
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", lambda gm, _: gm])
+@pytest.mark.parametrize(
+    "function",
+    [unbound, of_a_loop, behind_a_break, of_an_argument_behind_a_break, of_a_view_of_one, handled, given, a_slice],
+)
+def test_writes_to_one_of_several_views(function, backend):
+    def outcome(call):
+        for mode in (torch.enable_grad, torch.no_grad):
+            x = torch.arange(4.0).reshape(2, 2).clone().requires_grad_()
+            try:
+                with mode():
+                    y = call(x)
+                yield y.tolist()
+                yield y.add_(1).tolist()
+                if mode is torch.enable_grad:
+                    y.sum().backward()
+                    yield x.grad.tolist()
+            except RuntimeError as error:
+                yield str(error).partition("modified inplace")[2]
+
+    assert list(outcome(capture(function, backend))) == list(outcome(function))
+
+
+class Thing:
+    pass
+
+
+THING = Thing()
+
+
+def swapped(x):
+    other = x.detach().clone() + 1
+    torch.utils.swap_tensors(x, other)
+    return x + other
+
+
+def counted(x):
+    y = x * 1
+    return y + sys.getrefcount(y) + weakref.getweakrefcount(x) + len(weakref.getweakrefs(THING)) + len(gc.get_referrers(y))
+
+
+@pytest.mark.parametrize("function", [swapped, counted])
+def test_who_refers_to_an_object(function):
+    call = capture(function, "eager")
+    for _ in range(2):
+        assert call(torch.ones(2)).tolist() == function(torch.ones(2)).tolist()
