@@ -6,7 +6,7 @@ that does not hold, the function runs as it is."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from opmill_guards.tree import GuardSet
 
 from ..values.base import Value
 
+if TYPE_CHECKING:
+    from ..codegen.rebuild import Rebuilder
+
 PREFIX = "asked."
 """How names of results begin: no parameter has such a name."""
 
@@ -24,9 +27,9 @@ class Asked(Struct, eq=False):
     """A call: ``function(*args, **kwargs)``, each an object or, where it is a tracked value, what that stands for. ``source``: where the
     result is; None: nobody reads it."""
 
-    function: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    function: object
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     source: Local | None
 
 
@@ -34,7 +37,7 @@ class Expected:
     """Says whether the results are what captured code assumes. ``guards`` is known when the capture ends."""
 
     def __init__(self) -> None:
-        self.guards: list[Any] = []
+        self.guards: list[object] = []
         self._check: Any = None
 
     def complete(self, guards: list[Any], names: list[str]) -> None:
@@ -69,13 +72,13 @@ def is_given(value: Value) -> bool:
     return value.source is not None and not is_asked(value.source)
 
 
-def statements(r: Any, calls: list[Asked], expected: Expected, names: list[str], otherwise: str) -> list[str]:
+def statements(r: Rebuilder, calls: list[Asked], expected: Expected, names: list[str], otherwise: str) -> list[str]:
     """Makes the calls, and leaves by ``otherwise`` where the results are not what is expected. ``r``: the `Rebuilder`; ``names``: the
     function's parameters."""
     lines: list[str] = []
     results: list[str] = []
 
-    def given(arg: Any) -> str:
+    def given(arg: object) -> str:
         return str(r.source(arg.source) if isinstance(arg, Value) else r.constants.name(arg))
 
     for call in calls:

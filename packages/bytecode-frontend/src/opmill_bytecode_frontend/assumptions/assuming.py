@@ -27,14 +27,14 @@ TOLD_APART: dict[object, str] = {Absent: "key", SameObject: "other", Predicate: 
 class Assumptions:
     """The interpreter's part that records guards."""
 
-    known: dict[int, tuple[Any, Value]]
+    known: dict[int, tuple[object, Value]]
     effects: Effects
     varying: Varying
-    guards: dict[Any, Any]
+    guards: dict[object, object]
     tree_guards: dict[object, object]
     tensor_guards: list[object]
     tree_tensors: list[object]
-    modules: dict[Any, ModuleValue]
+    modules: dict[object, ModuleValue]
     below_modules: dict[object, bool]
     tree_classes: set[type]
 

@@ -39,7 +39,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 class Items:
     """Whether a set has equal items of the same classes, which come in the same order: equal sets may go through theirs in another."""
 
-    def __init__(self, items: set[Any] | frozenset[Any]) -> None:
+    def __init__(self, items: set[object] | frozenset[object]) -> None:
         self.items = list(items)
         self.classes = list(map(type, items))
 

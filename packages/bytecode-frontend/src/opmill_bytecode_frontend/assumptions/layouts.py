@@ -11,7 +11,7 @@ class Laid(Struct, frozen=True):
     """Whether an array has this dtype and these sizes, and may be written. ``strides``: in bytes; None: items lie side by side, the last
     dimension's first, which arrays whose sizes are not all assumed do (None in ``sizes``)."""
 
-    dtype: Any
+    dtype: object
     sizes: tuple[int | None, ...]
     strides: tuple[int, ...] | None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -26,11 +25,11 @@ class Body(Struct, frozen=True):
     program: Program
     code: types.CodeType
     globals: dict[str, object]
-    closure: tuple[Any, ...] | None
+    closure: tuple[object, ...] | None
     name: str
 
     @property
-    def key(self) -> Any:
+    def key(self) -> object:
         return self.code, tuple(map(id, self.closure or ())), id(self.globals)  # the resume function keeps the cells that it reads
 
     def resume(self, resume: Resume) -> types.FunctionType:

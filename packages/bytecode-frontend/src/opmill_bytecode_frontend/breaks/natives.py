@@ -35,7 +35,7 @@ PLAIN_ITERATORS = frozenset(type(iter(kind)) for kind in EMPTY)
 BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
 
 
-Row = Callable[[Frame, Instruction, Expressions, Any], Native]
+Row = Callable[[Frame, Instruction, Expressions, object], Native]
 ROWS: dict[str, Row] = {}
 
 

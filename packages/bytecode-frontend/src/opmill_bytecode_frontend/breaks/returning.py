@@ -39,7 +39,7 @@ class Native(Struct):
     """Whether the functions that the statements call are offered to be captured."""
 
 
-Returned = Callable[[Any, Any, Any, str], Native]
+Returned = Callable[[object, object, object, str], Native]
 """(the frame that called, its instruction, the expressions there, the expression that runs the callee to its end) -> the rest of the
 instruction."""
 
@@ -50,7 +50,7 @@ def method_of(value: Value, name: str) -> object:
     return found if type(found) is types.FunctionType else None
 
 
-def pushed(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+def pushed(frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
     """The result is pushed as it is."""
     result = r.temporary("_r")
     return Native([f"{result} = {called}"], 0, [result])
@@ -61,7 +61,7 @@ def dropped(frame: Frame, ins: Instruction, r: object, called: str) -> Native:
     return Native([called], 0)
 
 
-def contained(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+def contained(frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
     """``__contains__`` has ended: the truth of what it gave is pushed, or the contrary."""
     result = r.temporary("_r")
     return Native([f"{result} = {'not ' if ins.argval else ''}bool({called})"], 0, [result])
@@ -74,7 +74,7 @@ class Finished(Struct, frozen=True):
     name: str
     owner: Value
 
-    def text(self, r: Any, called: str) -> str:
+    def text(self, r: Rebuilder, called: str) -> str:
         owner = self.owner.python_type().__name__
         return f"{r.constants.name(finish_by)}({r.constants.name(self.builtin)}, {self.name!r}, {owner!r}, {called})"
 
@@ -119,7 +119,7 @@ def asks(function: object) -> bool:
     return type(function) in ASKERS and function in ASKING
 
 
-def asked(builtin: object, owner: Value) -> tuple[Any, Any]:
+def asked(builtin: object, owner: Value) -> tuple[object, Any]:
     """The method in Python that a builtin function asks of an object, and what comes after it: for ``Frame.expects``."""
     mro = owner.cls.__mro__ if isinstance(owner, ObjectValue) else ()
     for name in ASKING[builtin]:
@@ -219,7 +219,7 @@ IN_PLACE: dict[str, Any] = {
 }
 
 
-def iterated(frame: Frame, ins: Instruction, r: Any, called: str) -> Native:
+def iterated(frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native:
     """``__iter__`` has ended: what it gave is an iterator."""
     result = r.temporary("_r")
     return Native([f"{result} = {called}", f"{r.constants.name(check_iterator)}({result})"], 0, [result])

@@ -33,7 +33,7 @@ class NeedsPython(Exception):
 class Parts:
     """Describes a tracked result; ``inputs``: sources of what the guards load, and which of the loaded values it is."""
 
-    def __init__(self, r: Rebuilder, inputs: Mapping[Any, int]) -> None:
+    def __init__(self, r: Rebuilder, inputs: Mapping[object, int]) -> None:
         self.r, self.inputs, self.result = r, inputs, Result()
         self._known: dict[int, int | None] = {}
 
@@ -120,7 +120,7 @@ KINDS: dict[type, Callable[[Parts, Any], int]] = {
 }
 
 
-def direct_call(r: Rebuilder, result: object, inputs: list[Any], graph: Any, failed: Callable[..., Any]) -> object:
+def direct_call(r: Rebuilder, result: object, inputs: list[object], graph: Any, failed: Callable[..., object]) -> object:
     """The ``DirectCall`` of a function whose result is ``result``; None where the result takes Python to make. ``inputs``: the sources that
     the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same,
     and what is called with the exception and the inputs where that one raises."""

@@ -34,7 +34,7 @@ def generator(r: Rebuilder, value: GeneratorValue) -> str:
     return name
 
 
-def begun(function: Any, *args: Any) -> object:
+def begun(function: Any, *args: object) -> object:
     """A generator that has come to its first yield."""
     made = function(*args)
     next(made)

@@ -224,7 +224,7 @@ def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
 
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
-def constant(r: Rebuilder, value: Any) -> str:
+def constant(r: Rebuilder, value: Value) -> str:
     obj, source = value.real(), value.source
     if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
@@ -465,7 +465,7 @@ def ragged_size(r: Rebuilder, value: RaggedSize) -> str:
 class NumberOfData(SymbolicNumber):
     """A number that only data tell; ``name`` is its symbol's."""
 
-    def __init__(self, number: Any, name: str) -> None:
+    def __init__(self, number: object, name: str) -> None:
         super().__init__(number)
         self.name = name
 

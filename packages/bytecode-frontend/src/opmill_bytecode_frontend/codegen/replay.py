@@ -21,6 +21,7 @@ from .rebuild import Rebuilder
 
 if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
+    from ..values.base import Value
 
 
 #: So many changes of the keys of a dictionary are made one by one.
@@ -72,7 +73,7 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
         stores += [f"{base}.clear({target})", f"{base}.extend({target}, {new})"]
 
 
-def same_item(vm: Interpreter, before: object, now: Any) -> bool:
+def same_item(vm: Interpreter, before: object, now: Value) -> bool:
     """Whether an item is what it was, wherever the guards hold: nothing is known of one that was not looked at but where it is found."""
     if before is now:
         return True

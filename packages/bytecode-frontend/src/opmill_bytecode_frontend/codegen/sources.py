@@ -42,7 +42,7 @@ class Constants:
     """Objects that the generated text refers to by name: ``c0``, ``c1``, ...; ``stubs``: functions that it refers to, made with it."""
 
     def __init__(self) -> None:
-        self.table: dict[str, Any] = {}
+        self.table: dict[str, object] = {}
         self.stubs: dict[str, Stub] = {}
         self._names: dict[int, str] = {}
 

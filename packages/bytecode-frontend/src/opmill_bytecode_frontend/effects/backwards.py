@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..codegen.rebuild import Rebuilder
     from ..interpretation.machine import Interpreter
 
-Record = Callable[[Region], Any]
+Record = Callable[[Region], object]
 
 
 class Backward:
@@ -33,7 +33,7 @@ class Backward:
     wrote, ``reads`` what it read; ``place``: where the graph may end before its forward;
     ``namespace``: that of the module where it is used."""
 
-    def __init__(self, name: str, forward: Region, record: Record, place: int, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, forward: Region, record: Record, place: int, namespace: Mapping[str, object]) -> None:
         self.name = name
         self.namespace = namespace
         self.forward = forward
@@ -41,11 +41,11 @@ class Backward:
         self.place = place
         self.again = True
         """Whether it can be recorded again: its forward is in no body."""
-        self.reads: list[tuple[Any, Any, str]] = []
-        self.drawn: Any = None
-        self.saved: list[tuple[Any, int]] = []
+        self.reads: list[tuple[object, object, str]] = []
+        self.drawn: object = None
+        self.saved: list[tuple[object, int]] = []
         """What autograd keeps for it, with how often that had been written: it refuses a backward that would read something else."""
-        self.unsaved: list[Any] = []
+        self.unsaved: list[object] = []
         """Other tensors of the forward that it reads."""
         self.ran = False
         """Whether captured code has gone backward since."""
@@ -123,7 +123,7 @@ def was_written(fake: torch.Tensor) -> bool:
     return has_history(fake) and fake._version > 0
 
 
-def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, owner: Any, name: str) -> str | None:
+def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, owner: Value, name: str) -> str | None:
     """The expression of one read; None for what nobody can reach when the call is over. Raises Unsupported for objects and containers that
     are the program's to change."""
     if not isinstance(owner, Value):
@@ -143,7 +143,7 @@ def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, o
     return text and f"({r.constants.name(kind)}, {text}, {name!r})"
 
 
-def home_of(owner: Any) -> list[Mapping[str, Any]]:
+def home_of(owner: object) -> list[Mapping[str, object]]:
     """The namespace of the module that an owner of names is from."""
     if isinstance(owner, dict):
         return [owner]
@@ -166,7 +166,7 @@ def refuse_unsaved(vm: Interpreter, r: Rebuilder) -> None:
             vm.unsupported("FE015", f"a tensor that the backward of {backward.name} reads", why, hint, place=backward.place)
 
 
-def memory_of(fake: Any) -> int | None:
+def memory_of(fake: torch.Tensor) -> int | None:
     meta = getattr(fake, "meta", None)
     return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
 

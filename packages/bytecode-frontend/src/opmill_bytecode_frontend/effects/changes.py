@@ -21,12 +21,12 @@ class Effects:
     def __init__(self) -> None:
         self.changed: list[Value] = []
         self.mutations = 0
-        self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
-        self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None, bool]] = {}
+        self.globals: dict[tuple[int, str], tuple[dict[str, object], str, Value | None]] = {}
+        self.attributes: dict[tuple[int, str], tuple[type, str, object, Value | None, bool]] = {}
         self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
         self.asked: list[Any] = []
-        self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
-        self.first: Any = None
+        self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
+        self.first: object = None
         """The one of ``calls`` that, with those before it, comes before all other changes."""
         self.backwards: list[Any] = []
         """Those of the program's own that are parts of the graph (`effects.backwards`)."""

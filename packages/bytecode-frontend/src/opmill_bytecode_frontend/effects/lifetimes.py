@@ -88,7 +88,7 @@ def refuse(name: str) -> None:
     raise Unsupported("FE018", f"the {name} that a name or a container lets go of", why, whole=True)
 
 
-def before(value: Value) -> Iterator[Any]:
+def before(value: Value) -> Iterator[object]:
     """The objects that a changed container or object really holds."""
     obj = getattr(value, "obj", None)
     if isinstance(value, SequenceValue) and isinstance(obj, (list, set)):
@@ -102,9 +102,9 @@ def before(value: Value) -> Iterator[Any]:
         yield from set.__iter__(obj)
 
 
-def now(value: Value) -> Iterator[Any]:
+def now(value: Value) -> Iterator[object]:
     """The objects of before the call that it holds in the end."""
-    items: list[Any] = []
+    items: list[object] = []
     if isinstance(value, DictValue):
         items = [each for pair in value.items.values() for each in pair]
     elif isinstance(value, SetValue):

@@ -23,7 +23,7 @@ BY_NAME = frozenset({"setattr", "delattr", "globals", "__dict__", "vars"})
 """What code calls that stores under a name which it has as a string."""
 
 
-def is_rebound(kind: Any, name: str, namespaces: Iterable[Mapping[str, Any]]) -> bool:
+def is_rebound(kind: object, name: str, namespaces: Iterable[Mapping[str, object]]) -> bool:
     """``kind``: how the name is read, one of `graph.pending`; ``namespaces``: of the modules whose code may store it."""
     places = list({id(namespace): namespace for namespace in namespaces}.values())
     if kind is not pending.cell and any(namespace.get("__name__") == "__main__" and "__file__" not in namespace for namespace in places):
@@ -32,7 +32,7 @@ def is_rebound(kind: Any, name: str, namespaces: Iterable[Mapping[str, Any]]) ->
     return any(stores(code, kind, name) for code in seen)
 
 
-def codes(namespace: Mapping[str, Any]) -> Iterator[CodeType]:
+def codes(namespace: Mapping[str, object]) -> Iterator[CodeType]:
     """Of the functions and classes of a module, and of what is defined inside of them."""
     for value in list(namespace.values()):
         members = list(vars(value).values()) if isinstance(value, type) and value.__module__ == namespace.get("__name__") else [value]
@@ -42,7 +42,7 @@ def codes(namespace: Mapping[str, Any]) -> Iterator[CodeType]:
                     yield from nested(function.__code__)
 
 
-def running(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[CodeType]:
+def running(namespaces: Iterable[Mapping[str, object]]) -> Iterator[CodeType]:
     """What called the capture: a script, say, which is no function of its module."""
     frame = sys._getframe()
     while frame is not None:

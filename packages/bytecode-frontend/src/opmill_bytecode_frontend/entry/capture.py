@@ -91,7 +91,7 @@ class Context:
         self.watched_by = watched_by
         self.attempts: list[Any] = []
         """Interpreters of the capture that is running."""
-        self.stand_in: Callable[[Any], Any] = getattr(backend, "stand_in", lambda function: None)
+        self.stand_in: Callable[[object], Any] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
         self._compiled: dict[object, object] = {}
@@ -326,7 +326,7 @@ class Capture:
             fn = types.FunctionType(taking(fn.__code__), fn.__globals__, fn.__name__, None, fn.__closure__)
             self.context.given_up.add(fn.__code__)
 
-        def run(*args: object, **kwargs: object) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             with intercept(offer):
                 return fn(*args, **kwargs)
 
@@ -340,7 +340,7 @@ class Capture:
     def _between(self) -> Callable[..., object]:
         """What calls a module whose hooks or preparations no graph holds: what is between them is captured."""
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> object:
             with intercept(self.context.offer):
                 return CALL_OF_MODULES(*args, **kwargs)
 
@@ -434,7 +434,7 @@ def capture(
     return CompiledFunction(fn, Capture(fn, context).on_miss)
 
 
-def parts(compiled: Any) -> list[Any]:
+def parts(compiled: Any) -> list[object]:
     """What ``capture`` gave, and the captured forms of the callees and resume functions it came to need: all ``CompiledFunction``."""
     return [compiled, *compiled.on_miss.__self__.context.parts()]
 

@@ -91,7 +91,7 @@ class Varying(Struct, frozen=True):
         return not self.nothing and (source in self.floats or (self.everything and from_argument(source)))
 
 
-def from_argument(source: Any) -> bool:
+def from_argument(source: Source) -> bool:
     """Whether a source starts at an argument of the call."""
     return type(source.root) is Local and not is_asked(source)
 
@@ -127,7 +127,7 @@ class Seen:
         self.apart: frozenset[tuple[type, str]] = frozenset()
         self.rebound: set[Source] = set()
         """Where an object was another one at another call, though no argument led there."""
-        self.failed: Any = None
+        self.failed: object = None
         """What was symbolic when a capture with that failed last: there is none more with just the same."""
 
     def has_symbols(self) -> bool:
@@ -165,13 +165,13 @@ class Seen:
             rebound=frozenset(self.rebound),
         )
 
-    def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> list[object]:
+    def note(self, entries: Iterable[Any], values: Mapping[str, object]) -> list[object]:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again. Gives the guards of
         texts, sets and objects on which graphs do not depend from now on."""
         missed: set[Source] = set()
         rewritten: set[Source] = set()
         texts: set[Source] = set()
-        said: dict[Source, Any] = {}
+        said: dict[Source, object] = {}
         same: set[Source] = set()
         for entry in entries:
             for guard in each_fact(entry.guards):

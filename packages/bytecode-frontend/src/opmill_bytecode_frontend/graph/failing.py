@@ -54,7 +54,7 @@ def is_counted_write(node: torch.fx.Node) -> bool:
 def is_harmless(node: torch.fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return node.op != "call_module"
-    target: Any = node.target
+    target: object = node.target
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
         return False
     if isinstance(target, torch._ops.OpOverloadPacket):
@@ -88,14 +88,14 @@ class Failing(Struct, eq=False):
     plain: Callable[..., object] | None
     unless_begun: Callable[..., object] | None
     strict: bool
-    before: dict[Any, tuple[Any, ...]]
+    before: dict[object, tuple[object, ...]]
     levels: int
     told: bool = False
 
     def behind(self, states: States) -> Callable[..., object]:
         """The same for a call that drew from generators, which were in these states before."""
 
-        def failed(error: Exception, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+        def failed(error: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
             if self.again(error) is not None:
                 put_back(states)
             return self(error, args, kwargs)
@@ -108,7 +108,7 @@ class Failing(Struct, eq=False):
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         return None if hooked else plain  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising
 
-    def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
+    def __call__(self, error: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """The result of the call: what the function itself gives or raises. An error that is ``mistaken`` is none of the
         program's: who runs the graph asks for the function instead, and is told that it ran."""
         if _functorch.get_dynamic_layer_stack_depth() > self.levels:

@@ -46,7 +46,7 @@ class Numbers:
         self.graph, self.spans = graph, spans
         self.sizes = Sizes(where)
         self.sources: dict[str, Source] = {}
-        self.computed: dict[str, tuple[str, dict[Source, Any]]] = {}
+        self.computed: dict[str, tuple[str, dict[Source, object]]] = {}
         """Symbols that have no source but an expression over others, which are no ints, and the values of these."""
         self.owners: dict[str, Any] = {}
         """Symbol -> the tensor whose size it is, or the number argument itself."""
@@ -61,7 +61,7 @@ class Numbers:
         """Symbols of dimensions that the program itself marked as changing."""
         self.late: dict[str, torch.fx.Node] = {}
         """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
-        self._nodes: dict[Any, Any] = {}
+        self._nodes: dict[object, Any] = {}
 
     def computed_number(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber:
         """The number for an expression over sources, which is an input."""
@@ -105,14 +105,14 @@ class Numbers:
                 self.late[name] = number if sign == 1 else self._after(operator.neg, (number,))
                 unbound.discard(name)
 
-    def _after(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+    def _after(self, function: Callable[..., object], args: tuple[Any, ...]) -> torch.fx.Node:
         node = self.graph.call_function(function, args)
         node.meta["late number"] = True
         return node
 
     # ---- nodes of the graph ----------------------------------------------------------------------------------------
 
-    def node(self, number: object, node_of: object) -> Any:
+    def node(self, number: object, node_of: object) -> object:
         """A symbolic number as argument of a node: made of the inputs' sizes by Python's operators. ``node_of`` gives the input's node."""
         if type(number) is torch.SymFloat:
             return self._real(number.node.value, node_of)
@@ -123,7 +123,7 @@ class Numbers:
         compare = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge}[relation.kind]
         return self._call(compare, self._index(relation.expr, node_of), 0)
 
-    def _index(self, expr: Index, node_of: object) -> Any:
+    def _index(self, expr: Index, node_of: object) -> object:
         expr = self.sizes.simplify(expr)
         if (constant := expr.constant) is not None:
             return constant
@@ -147,7 +147,7 @@ class Numbers:
         function = operator.floordiv if isinstance(atom, FloorDiv) else operator.mod
         return self._call(function, self._index(atom.numerator, node_of), self._index(atom.denominator, node_of))
 
-    def _symbol(self, name: str, node_of: Any) -> Any:
+    def _symbol(self, name: str, node_of: Any) -> object:
         known = self.late.get(name) or self._nodes.get(name)
         if known is None and not self.is_given(name):
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
@@ -168,12 +168,12 @@ class Numbers:
             return value
         return self._call(FUNCTIONS[value.op], *(self._real(a, node_of) for a in value.args))
 
-    def _call(self, function: Any, *args: Any) -> Any:
+    def _call(self, function: Callable[..., object], *args: object) -> Any:
         if not any(isinstance(a, torch.fx.Node) for a in args):
             return function(*args)
         return self._made(function, args)
 
-    def _made(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+    def _made(self, function: Callable[..., object], args: tuple[Any, ...]) -> torch.fx.Node:
         """Numbers stand right behind the inputs: they are those of the call, whatever is written to the inputs later."""
         key = function, args
         if key not in self._nodes and any(
@@ -190,7 +190,7 @@ class Numbers:
 
     # ---- Python text -----------------------------------------------------------------------------------------------
 
-    def text(self, number: object, read: Any, name_of: Any) -> str:
+    def text(self, number: object, read: object, name_of: Any) -> str:
         """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other
         objects."""
         if type(number) is torch.SymFloat:

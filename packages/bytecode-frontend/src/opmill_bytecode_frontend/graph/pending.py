@@ -37,7 +37,7 @@ def global_name(namespace: Any, name: str) -> object:
     return namespace.get(name, MISSING)
 
 
-def cell(holder: types.CellType, name: str) -> Any:
+def cell(holder: types.CellType, name: str) -> object:
     try:
         return holder.cell_contents
     except ValueError:
@@ -54,7 +54,7 @@ def same(before: object, now: object) -> bool:
     return type(before) in LITERALS and bool(before == now)
 
 
-Read = tuple[Callable[[Any, str], Any], Any, str]
+Read = tuple[Callable[[object, str], object], object, str]
 
 
 def watch(outputs: Iterable[Any], of: str, *reads: Read) -> None:

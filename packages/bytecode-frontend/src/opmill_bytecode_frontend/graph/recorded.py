@@ -35,7 +35,7 @@ class Recorded(torch.fx.GraphModule):
     begins = False
     """Of the class of one module: whether it is being made."""
 
-    def __init__(self, root: dict[str, Any], graph: torch.fx.Graph, class_name: str = "GraphModule") -> None:
+    def __init__(self, root: dict[str, object], graph: torch.fx.Graph, class_name: str = "GraphModule") -> None:
         own: Any = type(self)  # Python 3.13 loses sight of cycles through a module's dictionary that something was taken out of
         own.only, own.begins = weakref.ref(self), True
         super().__init__(root, graph, class_name)

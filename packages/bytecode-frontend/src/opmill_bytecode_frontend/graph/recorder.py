@@ -106,7 +106,7 @@ class Recorder:
         self.counts: bool = vm.varying.data
         """Whether numbers and sizes that only data tell may be symbols."""
         self.inputs: list[TensorValue | SymbolicNumber] = []
-        self.attributes: dict[str, Any] = {}
+        self.attributes: dict[str, object] = {}
         self.fakes: dict[torch.fx.Node, torch.Tensor] = {}
         """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
@@ -128,7 +128,7 @@ class Recorder:
         """Whether there are tensors whose classes are asked what torch's functions mean."""
         self.wrappers = False
         """Whether there are tensors whose classes take operators apart."""
-        self.inside: list[tuple[torch.Tensor, Any]] = []
+        self.inside: list[tuple[torch.Tensor, object]] = []
         """Tensors inside of those among the inputs, and where they are found."""
         self.overrides_off = 0
         """Above 0, they are not asked."""
@@ -158,7 +158,7 @@ class Recorder:
             node = region.lift(node)
         return node
 
-    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[Any]:
+    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[object]:
         """The tensors among what nodes of the graph being recorded stand for."""
         found = [self.fakes.get(node) for node in nodes]
         return [fake for fake in found if fake is not None]
@@ -193,7 +193,7 @@ class Recorder:
             self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
 
-    def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, tuple[Any, Mapping[int, Any], Any]]) -> Any:
+    def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, tuple[Any, Mapping[int, object], object]]) -> object:
         """The fake of a jagged input. ``parts``: of each tensor inside, where it is, and as for `fake_of`. Rows are known by the tensor
         that says where they lie: one that is inside of two inputs has one fake."""
         for name, (source, limits, moving) in parts.items():
@@ -223,7 +223,7 @@ class Recorder:
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
         return found
 
-    def computed_input(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber | ConstantValue:
+    def computed_input(self, value: int, text: str, sources: dict[Source, Any]) -> SymbolicNumber | ConstantValue:
         """An int that Python computes before the graph (``text``, over ``{0}``, ... for the sources). One as small as sizes that are always
         assumed is assumed, and its sources are not."""
         if value < SMALLEST:
@@ -257,7 +257,7 @@ class Recorder:
         """What stands for the tensors that are not the graph's own."""
         return [v.fake for v in (*self.inputs, *self.by_fake.values()) if isinstance(v, TensorValue) and v.obj is not None]
 
-    def examples(self) -> list[Any]:
+    def examples(self) -> list[object]:
         """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are
         symbolic."""
         if self.context.sizes is None or not (self.numbers.sources or self.numbers.computed):
@@ -543,7 +543,7 @@ class Recorder:
             self.note_leaf(vm, result, None)
             return value
         if isinstance(result, (tuple, list)):
-            items: list[Any] = []
+            items: list[object] = []
             for i, item in enumerate(result):
                 inner = self.graph.call_function(operator.getitem, (node, i)) if contains_tensor(item) else node
                 items.append(self.track(vm, item, inner))

@@ -15,7 +15,7 @@ class Region:
     def __init__(self) -> None:
         self.graph = torch.fx.Graph()
         self.lifted: dict[torch.fx.Node, torch.fx.Node] = {}
-        self.attributes: dict[str, Any] = {}
+        self.attributes: dict[str, object] = {}
         self.last: torch.fx.Node | None = None
         self.count = 0
 

@@ -22,7 +22,7 @@ class Spent(torch.autograd.Function):
         return x
 
     @staticmethod
-    def backward(ctx: object, gradient: torch.Tensor) -> Any:
+    def backward(ctx: object, gradient: torch.Tensor) -> object:
         raise RuntimeError(MESSAGE)
 
 

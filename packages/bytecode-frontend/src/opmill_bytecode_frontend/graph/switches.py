@@ -13,9 +13,9 @@ DEVICES = ("cpu", "cuda")
 ATTENTION = tuple(name for name in "cudnn flash math mem_efficient overrideable".split() if hasattr(torch._C, f"_get_{name}_sdp_enabled"))
 
 
-def switches() -> dict[Any, tuple[Any, ...]]:
+def switches() -> dict[object, tuple[object, ...]]:
     """Each switch as what sets it: key -> (function, arguments)."""
-    found: dict[Any, tuple[Any, ...]] = {
+    found: dict[object, tuple[object, ...]] = {
         "grad": (torch._C._set_grad_enabled, torch.is_grad_enabled()),
         "cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()),
         "forward": (torch._C._set_fwd_grad_enabled, torch._C._is_fwd_grad_enabled()),

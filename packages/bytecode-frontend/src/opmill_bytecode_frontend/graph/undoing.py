@@ -20,7 +20,7 @@ class Undoing(Struct, eq=False):
     """Runs ``graph``. ``drawn``: devices and generators that it takes random numbers from; ``written``: positions of inputs that are copied
     before; ``failing``: says whether the function runs in its place."""
 
-    graph: Callable[..., Any]
+    graph: Callable[..., object]
     drawn: Sequence[Any]
     written: Sequence[int]
     failing: Failing
@@ -31,11 +31,11 @@ class Undoing(Struct, eq=False):
         if all(isinstance(each, torch.Generator) or each.type == "cpu" for each in self.drawn):
             self.always = generators(self.drawn)
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> object:
         return self._run(self.graph, inputs)
 
     @property
-    def direct(self) -> Any:
+    def direct(self) -> object:
         """For callers that make the call themselves, what the graph has for these."""
         found = getattr(self.graph, "direct", None)
         if found is None:
@@ -43,7 +43,7 @@ class Undoing(Struct, eq=False):
         run, recover = found
         return lambda *inputs: self._run(run, inputs), recover
 
-    def _run(self, graph: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    def _run(self, graph: Callable[..., object], inputs: Sequence[Any]) -> object:
         states = [(each, each.get_state()) for each in self.always or generators(self.drawn)]
         kept = [Copy(inputs[at]) for at in self.written] if self.written else ()
         try:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from ..values.tensor import TensorValue
 
 
 def written(fake: torch.Tensor) -> int:
@@ -36,7 +39,7 @@ class Writes:
         return self._steps[memory(fake)]
 
 
-def uncounted(value: Any) -> bool:
+def uncounted(value: TensorValue) -> bool:
     """Whether an input of the graph is only written to through its ``data``."""
     users = value.node.users if value.node is not None else ()
     return written(value.fake) == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)

@@ -54,7 +54,11 @@ from .owners import compiles, exempt, installed, is_disabled, optimizers_own, un
 from .tracking import tracker
 
 if TYPE_CHECKING:
+    from opmill_guards.guard import SizeRelation
+    from opmill_guards.source import Source
+
     from ..bytecode import Instruction
+    from ..library.torch.optimizers import Behind
 
 
 #: Items of an iterator that a capture takes to itself at most.
@@ -84,18 +88,18 @@ class Interpreter(Operators, Assumptions):
         self.handled: Value | None = None
         self.attempts = 0
         """How many operations are running that have an answer to an exception of the program."""
-        self.known: dict[int, tuple[Any, Value]] = {}
-        self.overridden: dict[Any, type] = {}
+        self.known: dict[int, tuple[object, Value]] = {}
+        self.overridden: dict[Source | None, type] = {}
         """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
         self.guards: dict[Any, Any] = {}
         self.tree_guards: dict[Any, Any] = {}
         self.tensor_guards: list[Any] = []
         self.tree_tensors: list[Any] = []
-        self.compared: list[tuple[Any, Any]] = []
+        self.compared: list[tuple[Source, Source]] = []
         """Sources of objects of which the program asked whether they are the same: they are not."""
-        self.relations: list[Any] = []
+        self.relations: list[SizeRelation] = []
         """Outcomes of comparisons of floats that are not assumed."""
-        self.modules: dict[Any, ModuleValue] = {}
+        self.modules: dict[object, ModuleValue] = {}
         """Known modules by their source."""
         self.below_modules: dict[object, bool] = {}
         """Sources, and whether one of the modules is on the path to them."""
@@ -116,7 +120,7 @@ class Interpreter(Operators, Assumptions):
         """Those that were made, and the place where."""
         self.referred: list[object] = []
         """Objects of before that captured code made weak references to."""
-        self.cached: dict[object, Value] = {}
+        self.cached: dict[Any, Value] = {}
         """What functions with caches give for constants, ..."""
         self.computing = 0
         """... and how many of them are being interpreted."""
@@ -128,19 +132,18 @@ class Interpreter(Operators, Assumptions):
         """Whether ``graph_break`` means nothing."""
         self.error_on_break: list[bool] = []
         """What the blocks of ``error_on_graph_break`` say that captured code is in."""
-        self.inlined: frozenset[object] = frozenset()
-        self.stand_in: Callable[[Any], Any] = lambda function: None
+        self.inlined: frozenset[object] = frozenset()  # functions with caches whose calls are read as if there were no cache
+        self.stand_in: Callable[[object], object] = lambda function: None
         """What a backend has to be called in place of a function; None: nothing."""
         self.may_end = False  # whether the graph may end before the function does
-        self.behind: Any = None  # what is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)
-        """Functions with caches whose calls are read as if there were no cache."""
+        self.behind: Behind | None = None  # what is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)
         self.may_break = True
         self.handlers = handlers()
 
     def let_go(self) -> None:
         """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
         collector comes."""
-        own: list[Any] = [
+        own: list[dict[Any, Any] | list[Any]] = [
             self.trace,
             self.known,
             self.origins,
@@ -163,7 +166,7 @@ class Interpreter(Operators, Assumptions):
 
     def wrap(self, obj: object, source: Any = None) -> Value:
         """The tracked value of a Python object; with a source, guards are recorded of what is found there."""
-        kind: Any = type(obj)
+        kind: type = type(obj)
         if kind in LITERALS and (source is None or type(source) is Pinned):
             return ConstantValue(obj, source)
         found = self.known.get(id(obj))
@@ -268,7 +271,7 @@ class Interpreter(Operators, Assumptions):
         found = self.known.get(id(namespace))
         if found is None or found[0] is not namespace:
             source = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
-            items: dict[Any, Any] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in namespace.items()}
+            items: dict[Hashable, tuple[Value, Lazy]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in namespace.items()}
             return self.know(namespace, Names(items, dict, source, namespace))
         return found[1]
 
@@ -289,7 +292,7 @@ class Interpreter(Operators, Assumptions):
     def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None, whole: bool = False) -> NoReturn:
         raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place, whole)
 
-    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+    def throw(self, cls: type[BaseException], *args: object) -> NoReturn:
         """Raise an exception in the interpreted program."""
         raised = self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args])
         raise Raised(raised.raised_while(self, self.handled))
@@ -399,7 +402,7 @@ class Interpreter(Operators, Assumptions):
     def iterate(self, value: Value) -> Value:
         return value.iterate(self)
 
-    def next(self, iterator: Value) -> Any:
+    def next(self, iterator: Value) -> Value:
         """The next item or STOP."""
         if isinstance(iterator, IteratorValue):
             return iterator.next(self)
@@ -437,7 +440,7 @@ class Interpreter(Operators, Assumptions):
         found = marked(self, obj, args, kwargs)
         return call_builtin(self, obj, args, kwargs) if found is None else found
 
-    def added(self, value: TensorValue, name: str) -> Any:
+    def added(self, value: TensorValue, name: str) -> Value:
         return added(self, value, name)
 
     def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:

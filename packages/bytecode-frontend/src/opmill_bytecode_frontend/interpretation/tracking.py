@@ -15,7 +15,7 @@ import re
 import types
 import typing
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Hashable, cast
+from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 
 import torch
 
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
     from .machine import Interpreter
 
 
-Wrapper = Callable[[Any, Any, Any], Value]
-TRACKERS: dict[type, Wrapper] = {}
+W = TypeVar("W", bound=Callable[..., Value])
+TRACKERS: dict[type, Callable[..., Value]] = {}
 
 
-def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
+def tracks(*types_: type) -> Callable[[W], W]:
     """A row: values of these types (and of subclasses without a row of their own) are tracked by the decorated function."""
 
-    def add(wrapper: Wrapper) -> Wrapper:
+    def add(wrapper: W) -> W:
         for t in types_:
             TRACKERS[t] = wrapper
         return wrapper
@@ -76,14 +76,14 @@ def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
 
 
 @functools.lru_cache(maxsize=4096)
-def tracker(kind: type) -> Wrapper:
+def tracker(kind: type) -> Callable[..., Value]:
     for cls in kind.__mro__:
         if cls in TRACKERS:
             return TRACKERS[cls]
     return TRACKERS[object]
 
 
-def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Any:
+def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Source | None:
     """Guards that the source gives this very object; from then on it is found as a pinned object."""
     if source is None:
         return None
@@ -93,7 +93,7 @@ def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Any:
     return source
 
 
-def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Any:
+def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Source | None:
     """Objects that hang on the arguments, or that were seen to be replaced by others, are known by their type and what is read of them;
     others by identity."""
     if source is None or is_held(vm, source):
@@ -105,12 +105,12 @@ def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Any:
     return source
 
 
-def made_by_calls(obj: Any, source: Source | None) -> bool:
+def made_by_calls(obj: type | types.FunctionType, source: Source | None) -> bool:
     """Whether a function or class that hangs on the arguments was made by a function of the program: each call may give another one."""
     return source is not None and not root_is_pinned(source) and "<locals>" in obj.__qualname__ and not exempt(obj.__module__ or "")
 
 
-def changing_number(vm: Interpreter, obj: object, source: Any) -> Value | None:
+def changing_number(vm: Interpreter, obj: object, source: Source) -> Value | None:
     """An int or float whose value is not assumed."""
     if type(obj) is int and vm.varying.is_int(source, obj):
         vm.guard(TypeIs(source, int))
@@ -234,7 +234,7 @@ def description(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(tuple)
-def tuple_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def tuple_(vm: Interpreter, obj: tuple[object, ...], source: Source | None) -> Value:
     if not read_as_tuple(type(obj)):
         vm.unsupported("FE051", f"a tuple of class {type(obj).__qualname__}", "its class has a way of its own to read items")
     if source is None or type(source) is Pinned:
@@ -245,7 +245,7 @@ def tuple_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(list, collections.deque)
-def list_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def list_(vm: Interpreter, obj: Any, source: Any) -> Value:
     source = by_structure(vm, obj, source)
     if source is not None and type(obj) is list:
         return GrowingList(vm, source, obj)
@@ -281,7 +281,7 @@ def called(obj: object) -> str:
     return repr(obj)[:40] if type(obj) in LITERALS else type(obj).__qualname__
 
 
-def dict_items(obj: Any, source: Source | None, vm: Interpreter) -> dict[Any, Any]:
+def dict_items(obj: dict[Any, object], source: Source | None, vm: Interpreter) -> dict[Hashable, tuple[Value, Lazy]]:
     fixed = keys_are_known(vm, source)
     items = {}
     for k, v in dict.items(obj):
@@ -292,7 +292,7 @@ def dict_items(obj: Any, source: Source | None, vm: Interpreter) -> dict[Any, An
 
 
 @tracks(types.MappingProxyType)
-def mapping_proxy(vm: Interpreter, obj: Any, source: Any) -> Value:
+def mapping_proxy(vm: Interpreter, obj: types.MappingProxyType[Hashable, object], source: Any) -> Value:
     """A view of a dictionary that others may change. That of a class is made anew by each look at it; parameters of signatures are
     fixed."""
     if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
@@ -328,12 +328,12 @@ def mapping_proxy(vm: Interpreter, obj: Any, source: Any) -> Value:
     return view
 
 
-def same_contents(now: Any, found: dict[object, object]) -> bool:
+def same_contents(now: types.MappingProxyType[object, object], found: dict[object, object]) -> bool:
     return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
 
 
 @tracks(dict)
-def dict_(vm: Interpreter, obj: object, source: Any) -> Value:
+def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -370,7 +370,7 @@ def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(types.FunctionType)
-def function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def function(vm: Interpreter, obj: types.FunctionType, source: Source | None) -> Value:
     if vm.varying.remade and made_by_calls(obj, source) and not is_disabled(obj):
         return GivenFunction(vm, obj, source)
     by_identity(vm, obj, source)
@@ -384,7 +384,7 @@ class CompiledValue(BuiltinValue):
         wrapped = self.obj.__wrapped__
         return vm.call(vm.wrap(wrapped, Pinned(wrapped, "__wrapped__")), args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         return self.obj.__wrapped__
 
 
@@ -410,7 +410,7 @@ def scripted_function(vm: Interpreter, obj: object, source: Source | None) -> Va
 
 
 @tracks(types.MethodType)
-def method(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def method(vm: Interpreter, obj: types.MethodType, source: Source | None) -> Value:
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, types.MethodType))
     base = source if source is not None else Pinned(obj, obj.__qualname__ if hasattr(obj, "__qualname__") else "method")
@@ -418,7 +418,7 @@ def method(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(functools.partial)
-def partial(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def partial(vm: Interpreter, obj: functools.partial[object], source: Source | None) -> Value:
     if vm.varying.remade and source is not None and not root_is_pinned(source):
         vm.guard(TypeIs(source, type(obj)))
         named = cast(DictValue, vm.wrap(obj.keywords, Attr(source, "keywords")))
@@ -433,7 +433,7 @@ def partial(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(BaseException)
-def exception(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def exception(vm: Interpreter, obj: BaseException, source: Source | None) -> Value:
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     return ExceptionObject(type(obj), [], obj, source)
 
@@ -449,7 +449,7 @@ def cell(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(type)
-def class_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def class_(vm: Interpreter, obj: type, source: Source | None) -> Value:
     if vm.varying.remade and made_by_calls(obj, source) and is_plain(obj):
         given = GivenClass(vm, obj, source)
         vm.know(obj, given)
@@ -459,7 +459,7 @@ def class_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 
 
 @tracks(types.ModuleType)
-def module_object(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def module_object(vm: Interpreter, obj: types.ModuleType, source: Source | None) -> Value:
     return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__name__))
 
 
@@ -502,15 +502,15 @@ def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(torch.nn.Module)
-def module(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+def module(vm: Interpreter, obj: torch.nn.Module, source: Source | None) -> Value:
     value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
     vm.use_module(value)
     return value
 
 
 @tracks(torch.Tensor)
-def tensor(vm: Interpreter, obj: Any, source: Source | None) -> Value:
-    cls: Any = type(obj)
+def tensor(vm: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
+    cls = type(obj)
     if torch.nn.parameter.is_lazy(obj):
         raise NotYet
     source = Pinned(obj, "tensor") if source is None else source
@@ -524,7 +524,7 @@ def tensor(vm: Interpreter, obj: Any, source: Source | None) -> Value:
     return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
 
 
-def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorValue:
+def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source: Source) -> TensorValue:
     """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
     held = given is obj and vm.in_tree(source)
     inside = moving_inside(vm.varying, given, source, held) if is_jagged(type(given)) else None
@@ -555,7 +555,7 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
     return value
 
 
-def wrapper_input(vm: Interpreter, obj: object, source: Source | None) -> TensorValue:
+def wrapper_input(vm: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
     """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
     try:
         take_apart(obj)

@@ -32,7 +32,7 @@ from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .numpy.calls import computes_arrays, has_array, made_of_sizes, numpy_called, torch_of_arrays
-from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
+from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
 from .standard.numpy_chance import draw_numpy, numpy_random
 from .torch.devices import with_device
@@ -107,7 +107,7 @@ def is_torch(obj: object) -> bool:
     return owner is not None and (owner is VARIABLE_FUNCTIONS or getattr(owner, "__name__", "").startswith("torch"))
 
 
-def lookup(obj: object) -> Any:
+def lookup(obj: object) -> Handler | None:
     try:
         return HANDLERS.get(obj)
     except TypeError:

@@ -60,7 +60,7 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     kinds = {type(find_in_mro(cls.__mro__, name)[1]), type(None) if value is None else value.python_type()}
     if any(hasattr(kind, "__get__") and (kind is not types.FunctionType or issubclass(cls, torch.nn.Module)) for kind in kinds):
         vm.unsupported("FE042", what, "it is a property or another descriptor", "assign such outside of the compiled function")
-    raw: Any = MISSING
+    raw: object = MISSING
     if value is not None:
         raw = function_stand_in(value) if isinstance(value, FunctionValue) else StandIn()
         vm.know(raw, value)

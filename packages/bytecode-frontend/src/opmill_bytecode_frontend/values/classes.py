@@ -6,7 +6,7 @@ import sys
 import types
 from collections.abc import Hashable, Iterable
 from types import FunctionType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from opmill_guards.source import Attr, Pinned
 
@@ -17,6 +17,9 @@ from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, MethodValue, knows_itself_only
 from .objects import bind_descriptor, by_index
+
+if TYPE_CHECKING:
+    from opmill_guards.source import Source
 
 
 class ClassValue(KnownObject):
@@ -40,10 +43,10 @@ class ClassValue(KnownObject):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.construct(self, args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> type:
         return self.obj
 
-    def path(self) -> Any:
+    def path(self) -> Source:
         """Where the class is found."""
         return Pinned(self.obj, self.obj.__qualname__)
 
@@ -170,7 +173,7 @@ class ClassValue(KnownObject):
         if self.of_metaclass("__getitem__") is not None:
             return by_index(self)
         try:
-            items = list(cast(Iterable[Any], self.obj))  # or iterating over it raises
+            items = list(cast(Iterable[object], self.obj))  # or iterating over it raises
         except Exception as exc:
             vm.throw_real(exc)
         return vm.iterate(vm.fresh(items))

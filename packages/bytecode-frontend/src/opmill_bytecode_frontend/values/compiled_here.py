@@ -44,7 +44,7 @@ class CompiledHere(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.call(self.model, args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         return self.model.callee()
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -67,7 +67,7 @@ class CompiledHere(Value):
 class CompilerHere(Value):
     """``maker(**given)``, a decorator."""
 
-    def __init__(self, maker: Any, given: dict[str, Value], compile: Any) -> None:
+    def __init__(self, maker: object, given: dict[str, Value], compile: Any) -> None:
         self.maker = maker
         self.given = given
         self.compile = compile

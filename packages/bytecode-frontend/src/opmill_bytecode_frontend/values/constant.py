@@ -57,7 +57,7 @@ class ConstantValue(Value):
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
-            plain: list[Any] = [[v.constant() for v in vm.unpack(args[0])]]
+            plain: list[object] = [[v.constant() for v in vm.unpack(args[0])]]
         else:
             try:
                 plain = [vm.plain(a) for a in args]
@@ -121,7 +121,7 @@ class ConstantValue(Value):
     def walk(self, items: Any, kind: type) -> Value:
         """An iterator over items that are made when they are asked for."""
 
-        def read(vm: Machine, i: int) -> object:
+        def read(vm: Machine, i: int) -> Value:
             try:
                 return vm.fresh(items[i])
             except IndexError:

@@ -112,7 +112,7 @@ class LateFloat(Late):
         place = min(self.place, args[0].place) if isinstance(args[0], LateFloat) else self.place
         return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)
 
-    def operand(self, vm: Machine, value: Value) -> object:
+    def operand(self, vm: Machine, value: Value) -> Value | None:
         """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles
         where integers are small."""
         if isinstance(value, LateFloat):

@@ -53,7 +53,7 @@ class DequeValue(ListValue):
         """An iterator that gives the item at ``position(i)`` and notices changes."""
         version = self.version
 
-        def read(vm: Machine, i: int) -> object:
+        def read(vm: Machine, i: int) -> Value:
             if version != self.version and i <= len(self.items):
                 vm.throw(RuntimeError, "deque mutated during iteration")
             return self.item(vm, position(i)) if i < len(self.items) else STOP

@@ -36,7 +36,7 @@ LARGEST = 64
 """Operations in one expression; of longer ones (a sum over a loop) the values are assumed."""
 
 
-def written(text: str, names: list[str], named: Callable[[Any], str] | None = None) -> str:
+def written(text: str, names: list[str], named: Callable[[object], str] | None = None) -> str:
     """An expression, where its sources have these names; ``named`` names functions of ``math``."""
     text = text if named is None else OF_MATH.sub(lambda found: f"{named(getattr(math, found[1]))}(", text)
     return text.format(*names)
@@ -206,7 +206,7 @@ def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
     return FloatNumber(vm, value, "{0}", {source: value})
 
 
-def operand(vm: Machine, value: Value) -> object:
+def operand(vm: Machine, value: Value) -> FloatNumber | float | None:
     """The other operand of an operator: an expression, or a number that can be written down; None for all else."""
     if isinstance(value, FloatNumber):
         return value

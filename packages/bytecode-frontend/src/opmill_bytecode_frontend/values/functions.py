@@ -6,7 +6,7 @@ import decimal
 import operator
 import types
 import weakref
-from typing import Any, Hashable
+from typing import Any, Hashable, NoReturn
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
@@ -20,7 +20,7 @@ from .sequence import TupleValue
 class CellValue(Value):
     """A closure cell; one of before the call reads its contents lazily."""
 
-    def __init__(self, content: Any = MISSING, obj: Any = None, source: Source | None = None) -> None:
+    def __init__(self, content: object = MISSING, obj: Any = None, source: Source | None = None) -> None:
         self.content = content
         self.settled_at: int | None = None
         """Where a hook was made a part of the graph that reads it when the backward runs: what it holds may not change from there on."""
@@ -116,7 +116,7 @@ class FunctionValue(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.inline(self, args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> FunctionValue:
         return self
 
     @property
@@ -243,7 +243,7 @@ class MethodValue(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.call(self.function, [self.owner, *args], kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         return self.function.callee()
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -286,7 +286,7 @@ class PartialValue(Value):
         """The keyword arguments as they are now: the dictionary may be changed."""
         return {k.constant(): v for k, v in zip(self.keywords.key_values(vm), self.keywords.all_values(vm))}
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         return self.function.callee()
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -380,7 +380,7 @@ class ChangingValue(BuiltinValue):
     def constant(self) -> object:
         raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
 
-    def refuse(self, vm: Machine, *args: object) -> Any:
+    def refuse(self, vm: Machine, *args: object) -> NoReturn:
         vm.unsupported(
             "FE020",
             f"a look into a {type(self.obj).__qualname__}",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from .base import MISSING, ExistingObject, Machine, NotConstant, Raised, Value
 
 if TYPE_CHECKING:
+    from ..bytecode import Instruction
     from ..interpretation.frame import Frame
 
 
 _LIST_ITERATOR: type = type(iter([]))
 
 #: What ``next`` of an iterator value gives when it is exhausted.
-STOP: object = type("Stop", (), {"__repr__": lambda self: "STOP"})()
+STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
 
 
 class IteratorValue(Value):
@@ -25,7 +27,7 @@ class IteratorValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def next(self, vm: Machine) -> Any:
+    def next(self, vm: Machine) -> Value:
         raise NotImplementedError
 
     def iterate(self, vm: Machine) -> Value:
@@ -60,7 +62,7 @@ class ItemsIterator(IteratorValue):
         length: Callable[[], int] | None = None,
         owner: Value | None = None,
         walks: tuple[Value, Callable[[], bool]] | None = None,
-        maker: Any = iter,
+        maker: Callable[..., object] = iter,
     ) -> None:
         self.read = read
         self.kind = kind
@@ -74,7 +76,7 @@ class ItemsIterator(IteratorValue):
         self.position = 0
         self.finished = False
 
-    def next(self, vm: Machine) -> object:
+    def next(self, vm: Machine) -> Value:
         """Once at its end an iterator stays there, also where the list has grown since."""
         result = STOP if self.finished else self.read(vm, self.position)
         if result is not STOP:
@@ -104,7 +106,7 @@ class PythonIterator(IteratorValue):
         self.asked = False
         """Whether an item is on its way; or one was when the program raised, after which only Python knows how the iterator goes on."""
 
-    def next(self, vm: Machine) -> object:
+    def next(self, vm: Machine) -> Value:
         if self.asked:
             vm.unsupported("FE066", f"the next item of a {self.kind.__name__}", "the program raised in it, or asks it from inside of it")
         if self.running is None:
@@ -124,14 +126,14 @@ class ExternalIterator(ExistingObject, IteratorValue):
     def describe(self) -> str:
         return f"an existing {type(self.obj).__name__}"
 
-    def next(self, vm: Machine) -> object:
+    def next(self, vm: Machine) -> Value:
         vm.unsupported("FE066", f"the next item of {self.describe()}", "the iterator existed before, and would be used up by the capture")
 
     def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if name in ("__iter__", "__next__") else None
 
 
-def lets_through(instructions: Any, namespace: dict[str, object], target: object) -> bool:
+def lets_through(instructions: Sequence[Instruction], namespace: dict[str, object], target: object) -> bool:
     """Whether the exception handler at ``target`` and those around it do nothing about GeneratorExit: they are for other exceptions, by
     name, and raise it again."""
     at = instructions.index(target)
@@ -164,7 +166,7 @@ class GeneratorValue(IteratorValue):
 
     kind = type((lambda: (yield))())
 
-    def __init__(self, frame: Frame, advance: Callable[[Any, Value | None, Value | None], tuple[bool, Value]]) -> None:
+    def __init__(self, frame: Frame, advance: Callable[[Frame, Value | None, Value | None], tuple[bool, Value]]) -> None:
         self.frame = frame
         self.advance = advance
         self.finished = False
@@ -173,7 +175,7 @@ class GeneratorValue(IteratorValue):
         self.origin: Any = None
         """The call that made it: (function, arguments, keyword arguments)."""
 
-    def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Any:
+    def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Value:
         """The next yielded value, or STOP (then ``returned`` holds the return value)."""
         if self.running:
             vm.throw(ValueError, "generator already executing")
@@ -196,7 +198,7 @@ class GeneratorValue(IteratorValue):
         self.returned = value
         return STOP
 
-    def next(self, vm: Machine) -> Any:
+    def next(self, vm: Machine) -> Value:
         return self.step(vm)
 
     def is_guarded(self) -> bool:

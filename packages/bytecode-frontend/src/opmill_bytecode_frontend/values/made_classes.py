@@ -34,7 +34,7 @@ class NewClass(ClassValue):
     def __init__(
         self,
         model: type,
-        maker: Any,
+        maker: object,
         given: list[Value],
         bases: Sequence[Value],
         namespace: dict[str, Value] | None,
@@ -49,7 +49,7 @@ class NewClass(ClassValue):
         self.named = named
         self.cell = cell
         """The one that ``super()`` and ``__class__`` of its methods read."""
-        self.steps: list[tuple[Any, list[Value]]] = []
+        self.steps: list[tuple[object, list[Value]]] = []
         """Functions that were called with the class and more arguments."""
 
     def constant(self) -> object:
@@ -111,7 +111,7 @@ def stand_in(vm: Machine, value: Value) -> object:
     if type(value) is ConstantValue:
         return value.value
     if isinstance(value, DescriptorValue):
-        made: Any = value.kind(*[stand_in(vm, part) for part in value.parts])
+        made: object = value.kind(*[stand_in(vm, part) for part in value.parts])
         vm.know(made, value)
         return made
     real = value.real()

@@ -127,7 +127,7 @@ class DictValue(Value):
         inner = iter(self.items)
         order, version, begun = list(self.items), self.version, len(self.history)
 
-        def read(vm: Machine, i: int) -> Any:
+        def read(vm: Machine, i: int) -> Value:
             if self.cls is collections.OrderedDict and version != self.version and order != list(self.items):
                 vm.throw(RuntimeError, "OrderedDict mutated during iteration")
             try:
@@ -323,7 +323,7 @@ class DictValue(Value):
 class Names(DictValue):
     """The dictionary of a module's names, which captured code also assigns to by statements."""
 
-    def assigned(self, vm: Machine, name: object) -> Any:
+    def assigned(self, vm: Machine, name: Any) -> tuple[Value | None] | None:
         """What was assigned to the name in captured code: (value or None when deleted,), or None."""
         found = vm.effects.globals.get((id(self.obj), name))
         return None if found is None else (found[2],)
@@ -391,7 +391,7 @@ def backwards(table: DictValue, of: Value, items: list[Value], kind: type) -> Va
     """An iterator over ``of``, a dictionary or a view of one, from the last of its items to the first."""
     last, size, begun = len(items) - 1, len(table.items), len(table.history)
 
-    def read(vm: Machine, i: int) -> object:
+    def read(vm: Machine, i: int) -> Value:
         if len(table.items) != size:
             vm.throw(RuntimeError, "dictionary changed size during iteration")
         if len(table.history) != begun:

@@ -187,7 +187,7 @@ class ModuleValue(ObjectValue):
         impl = torch.nn.Module._call_impl
         return vm.call(MethodValue(vm.wrap(impl, Pinned(impl, "_call_impl")), self), args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         mro = self.cls.__mro__
         if self.has_own_call():
             return super().callee()

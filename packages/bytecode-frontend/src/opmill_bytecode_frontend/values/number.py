@@ -17,7 +17,7 @@ from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .sequence import TupleValue
 
-UNARY: dict[str, Callable[[Any], Any]] = {
+UNARY: dict[str, Callable[[Any], object]] = {
     "__neg__": operator.neg,
     "__pos__": operator.pos,
     "__abs__": abs,
@@ -30,7 +30,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "__invert__": lambda n: -n - 1,
 }
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
+BINARY: dict[str, Callable[[object, object], object]] = {
     **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC},
     **{name: getattr(operator, name) for name in COMPARISONS},
 }
@@ -106,7 +106,7 @@ class SymbolicNumber(Value):
         pair = (other, mine) if name in REFLECTED else (mine, other)
         return self._computed(vm, name, BINARY[operation], *pair)
 
-    def _computed(self, vm: Machine, name: str, function: Callable[..., Any], *operands: object) -> Value:
+    def _computed(self, vm: Machine, name: str, function: Callable[..., object], *operands: object) -> Value:
         try:
             return vm.fresh(function(*operands))
         except (ZeroDivisionError, OverflowError, ValueError) as exc:
@@ -116,7 +116,7 @@ class SymbolicNumber(Value):
         plain = [ConstantValue(a.constant()) if isinstance(a, SymbolicNumber) else a for a in args]
         return ConstantValue(self.constant()).special(vm, name, plain)
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Any] | None:
         if not hasattr(self.python_type(), name):
             return None
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
@@ -169,7 +169,7 @@ class UndecidedTruth(Value):
         self.truth(vm)
         return None
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Any] | None:
         return (lambda vm, *args, **kwargs: self.truth(vm)) if hasattr(bool, name) else None
 
 

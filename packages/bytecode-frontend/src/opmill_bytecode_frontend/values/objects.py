@@ -401,7 +401,7 @@ class ObjectValue(Value):
             vm.throw(TypeError, f"{self.cls.__name__!r} object is not callable")
         return vm.call(bind_descriptor(vm, owner, "__call__", raw, self, vm.wrap(self.cls)), args, kwargs)
 
-    def callee(self) -> Any:
+    def callee(self) -> object:
         raw = find_in_mro(self.cls.__mro__, "__call__")[1]
         return raw if type(raw) is types.FunctionType else None
 
@@ -460,7 +460,7 @@ def checked_length(vm: Machine, result: Value) -> Value:
 def by_index(owner: Value) -> IteratorValue:
     """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError."""
 
-    def read(vm: Machine, i: int) -> object:
+    def read(vm: Machine, i: int) -> Value:
         found = vm.attempt(lambda: vm.getitem(owner, ConstantValue(i)), IndexError)
         return STOP if found is None else found
 

@@ -4,7 +4,7 @@ made of. Whoever asks which one it is assumes that."""
 from __future__ import annotations
 
 import types
-from typing import Any, Hashable
+from typing import TYPE_CHECKING, Any, Hashable
 
 from opmill_guards.guard import Absent, DictKeys, Equals, Is, Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, TypeOf
@@ -12,6 +12,9 @@ from opmill_guards.source import Attr, InstanceDict, Item, TypeOf
 from .base import Machine, written_in_python
 from .classes import ClassValue
 from .functions import FunctionValue
+
+if TYPE_CHECKING:
+    from opmill_guards.source import Source
 
 #: What in a class is looked at when the class is met, so that its attributes need no guard of their own: where their functions are.
 PARTS: dict[type, tuple[str, ...]] = {
@@ -95,7 +98,7 @@ class GivenClass(ClassValue):
         """Where an attribute is to be guarded; None where that is done."""
         return None if type(raw) is types.FunctionType or type(raw) in PARTS else Item(InstanceDict(self.source), name)
 
-    def path(self) -> Any:
+    def path(self) -> Source:
         return self.source
 
     def constant(self) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 import torch
 
@@ -15,13 +15,16 @@ from .base import COMPARISONS, Machine, Value
 from .constant import ConstantValue
 from .number import operand
 
+if TYPE_CHECKING:
+    from opmill_guards.source import Source
+
 OPERATIONS = {
     f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
 } | {name: getattr(operator, name) for name in COMPARISONS}
 REFLECTED = {f"__r{name[2:]}": name for name in OPERATIONS if name[2:-2] in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")}
 
 
-def moving_inside(varying: Varying, obj: Any, source: Any, held: bool) -> dict[str, tuple[Any, dict[int, Limits], Any]]:
+def moving_inside(varying: Varying, obj: Any, source: Source, held: bool) -> dict[str, tuple[Any, dict[int, Limits], Any]]:
     """Of each tensor inside of a jagged one: where it is, its symbolic dimensions, and those whose strides are not assumed. How many
     elements there are in all rows is symbolic at once, and so is how long rows are; how many rows there are, once it was seen to change."""
     found = {}
@@ -40,7 +43,7 @@ class RaggedSize(Value):
 
     symbolic = True
 
-    def __init__(self, number: Any) -> None:
+    def __init__(self, number: object) -> None:
         self.number = number
 
     def __repr__(self) -> str:
@@ -76,7 +79,7 @@ class RaggedSize(Value):
         except Exception as error:
             vm.throw_real(error)
 
-    def find_method(self, name: str) -> Any:
+    def find_method(self, name: str) -> Callable[..., Any] | None:
         return (lambda vm, *args, **kwargs: self.special(vm, name, list(args))) if hasattr(torch.SymInt, name) else None
 
 

@@ -98,7 +98,7 @@ class SequenceValue(Value):
         return type(self)(items)
 
     def iterate(self, vm: Machine) -> Value:
-        def read(vm: Machine, i: int) -> object:
+        def read(vm: Machine, i: int) -> Value:
             return self.item(vm, i) if i < len(self.items) else STOP
 
         kind = type(iter(())) if issubclass(self.cls, tuple) else type(iter([]))
@@ -112,7 +112,7 @@ class SequenceValue(Value):
         if self.cls is list:
             return self.walk_back(vm, last)
 
-        def read(vm: Machine, i: int) -> object:
+        def read(vm: Machine, i: int) -> Value:
             return self.item(vm, last - i) if 0 <= last - i < len(self.items) else STOP
 
         return ItemsIterator(read, type(reversed([])) if issubclass(self.cls, list) else reversed)

@@ -80,7 +80,7 @@ class SetValue(Value):
             if None not in hashes.values():
                 items = [self.items[stand_in.key] for stand_in in {OfHash(key, number) for key, number in hashes.items()}]
 
-        def read(vm: Machine, i: int) -> object:
+        def read(vm: Machine, i: int) -> Value:
             if len(self.items) != len(items):
                 vm.throw(RuntimeError, "Set changed size during iteration")
             return items[i] if i < len(items) else STOP

@@ -425,7 +425,7 @@ def tensor_indices(vm: Machine, owner: TensorValue, key: Value) -> list[Value] |
     out: list[Value] = []
     for part in parts:
         if isinstance(part, ConstantValue) and isinstance(part.value, int):
-            kind = {"dtype": ConstantValue(torch.int64), "device": ConstantValue(owner.fake.device)}
+            kind: dict[str, Value] = {"dtype": ConstantValue(torch.int64), "device": ConstantValue(owner.fake.device)}
             part = vm.recorder.call_function(vm, torch.tensor, [part], kind)
         if not isinstance(part, TensorValue):
             return None

@@ -19,6 +19,7 @@ from .registry import opcode
 
 if TYPE_CHECKING:
     from ...bytecode import Instruction
+    from ...values.base import Value
     from ..frame import Frame
     from ..machine import Interpreter
 
@@ -163,7 +164,7 @@ def send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.jump(ins.target)
 
 
-def send_to(vm: Interpreter, receiver: Any, value: Any) -> tuple[object, object]:
+def send_to(vm: Interpreter, receiver: Any, value: Value) -> tuple[Value, Any]:
     """(next item, None), or (STOP, the value that the iterator returned)."""
     if isinstance(receiver, IteratorValue) and is_none(value):
         return receiver.next(vm), ConstantValue(None)

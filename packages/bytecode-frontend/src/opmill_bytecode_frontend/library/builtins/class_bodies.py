@@ -9,7 +9,7 @@ import enum
 import functools
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, TypeVar
 
 import torch
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 NONE = ConstantValue(None)
+Made = TypeVar("Made")
 FUNCTIONS = (FunctionValue, MethodValue, PartialValue, BuiltinValue)
 #: Methods of an enumeration that making its members calls.
 MAKING_MEMBERS = frozenset("__new__ __init__ _generate_next_value_ _missing_ _ignore_ __init_subclass__".split())
@@ -183,7 +184,13 @@ def prepared(meta: type, name: str, bases: tuple[type, ...], namespace: Mapping[
 
 
 def make_class(
-    vm: Interpreter, maker: Any, meta: type, label: str, bases: list[ClassValue], namespace: dict[str, Value], keywords: dict[str, Value]
+    vm: Interpreter,
+    maker: Callable[..., object],
+    meta: type,
+    label: str,
+    bases: list[ClassValue],
+    namespace: dict[str, Value],
+    keywords: dict[str, Value],
 ) -> Value:
     """The tracked value of a class, whose model is made now."""
     cell: Any = namespace.pop("__classcell__", None)
@@ -192,7 +199,7 @@ def make_class(
     models = tuple(base.obj for base in bases)
 
     def step() -> Any:
-        made: dict[int, Any] = {}  # one object under two names is one for those who look
+        made: dict[int, object] = {}  # one object under two names is one for those who look
         names = {key: stand_in_once(vm, value, made) for key, value in namespace.items()}
         return maker(meta, label, models, names, **{key: vm.plain(item) for key, item in keywords.items()})
 
@@ -209,7 +216,7 @@ def stand_in_once(vm: Interpreter, value: Value, made: dict[int, object]) -> obj
     return made[id(value)]
 
 
-def done_to_models(vm: Interpreter, label: str, step: Callable[[], object]) -> Any:
+def done_to_models(vm: Interpreter, label: str, step: Callable[[], Made]) -> Made:
     """What a step gives that makes or changes models: it may raise what it raises for the program's own classes, and needs constants."""
     try:
         return step()
@@ -223,7 +230,7 @@ def refuse(vm: Interpreter, name: str, why: str) -> NoReturn:
     vm.unsupported("FE063", f"the class statement of {name}", why, "define the class outside of the compiled function")
 
 
-def made_by_function(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def made_by_function(vm: Interpreter, function: Callable[..., type], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A class that a function of Python's library makes of constants; it says that it is of the module that calls."""
     kwargs = {"module": vm.fresh(vm.frame.globals.get("__name__", "__main__")), **kwargs}
     model = done_to_models(vm, function.__qualname__, lambda: function(*map(vm.plain, args), **{k: vm.plain(v) for k, v in kwargs.items()}))

@@ -6,6 +6,7 @@ import collections
 import enum
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -364,7 +365,7 @@ def number(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return vm.unsupported("FE011", "number")
 
 
-def _number(cls: type, *dunders: str) -> Any:
+def _number(cls: type, *dunders: str) -> Callable[..., Value]:
     def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
             return args[0].dunder(vm, dunders[0], [])

@@ -11,6 +11,7 @@ import os
 import sys
 import types
 import typing
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -121,7 +122,7 @@ def isinstance_of(kind: type, cls: Any) -> bool:
     return issubclass(kind, cls)
 
 
-def written_check(vm: Interpreter, cls: object, name: str) -> Any:
+def written_check(vm: Interpreter, cls: object, name: str) -> types.FunctionType | None:
     """The function of the program that its metaclass has for ``isinstance`` or ``issubclass``, or None."""
     owner = find_in_mro(type(cls).__mro__, name)[0]
     found = vm.hook(type(cls), name)
@@ -174,7 +175,7 @@ def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
 
     ended = list[Value]()
 
-    def make(vm: Machine) -> Any:
+    def make(vm: Machine) -> Iterator[Value]:
         while not vm.truth(vm.compare("==", item := vm.call(value, [], {}), sentinel[0])):
             yield item
         ended.append(ConstantValue(None))
@@ -228,13 +229,13 @@ def sum_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -> Valu
     return total
 
 
-def _extreme(op: str) -> Any:
+def _extreme(op: str) -> Callable[..., Value]:
     def find(vm: Interpreter, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args:
             vm.throw(TypeError, f"{'min' if op == '<' else 'max'} expected at least 1 argument, got 0")
         if default is not None and len(args) > 1:
             vm.throw(TypeError, f"Cannot specify a default for {'min' if op == '<' else 'max'}() with multiple positional arguments")
-        items: Any = each(vm, vm.iterate(args[0])) if len(args) == 1 else iter(args)
+        items = each(vm, vm.iterate(args[0])) if len(args) == 1 else iter(args)
         best = next(items, None)
         if best is None:
             if default is not None:

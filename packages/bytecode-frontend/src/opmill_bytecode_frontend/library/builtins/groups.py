@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def checked_group(vm: Interpreter, cls: type, args: list[Value]) -> tuple[type, list[Value]]:
     """What ``BaseExceptionGroup.__new__`` says of its arguments: asked of it with exceptions of the same classes."""
-    given: list[Any] = []
+    given: list[object] = []
     for arg in args:
         kind = arg.python_type()
         if issubclass(kind, (list, tuple)):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ...values.base import MISSING, Machine, NotConstant, Value, find_in_mro
 from ...values.constant import ConstantValue, is_none
@@ -18,6 +19,7 @@ from ..registry import handles
 from . import unfinished
 
 NONE = ConstantValue(None)
+Walk = Callable[[Machine, Value, Value, list[Value]], Iterator[Value]]
 
 
 def each(vm: Machine, iterator: Value) -> Iterator[Value]:
@@ -30,7 +32,7 @@ def each(vm: Machine, iterator: Value) -> Iterator[Value]:
 def chain(vm: Machine, *iterables: Value) -> Value:
     left, running = list(iterables), list[Value]()
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         while left:
             running.append(vm.iterate(left.pop(0)))
             yield from each(vm, running[0])
@@ -43,7 +45,7 @@ def chain(vm: Machine, *iterables: Value) -> Value:
 def chain_from_iterable(vm: Machine, *args: Value) -> Value:
     outer, running = vm.iterate(args[-1]), list[Value]()
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         for iterable in each(vm, outer):
             running.append(vm.iterate(iterable))
             yield from each(vm, running[0])
@@ -66,7 +68,7 @@ def islice(vm: Machine, items: Value, *limits: Value) -> Value:
     start, stop, step = [None, *where, None] if len(where) == 1 else [*where, None, None][:3]
     inner, taken, following, done = vm.iterate(items), 0, start or 0, False
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         nonlocal taken, following, done
         end = sys.maxsize if stop is None else stop
         while not done:
@@ -92,7 +94,7 @@ def product(vm: Machine, *iterables: Value, repeat: Value = ConstantValue(1)) ->
     return rows(vm, itertools.product, [vm.unpack(v) for v in iterables], repeat=repeat)
 
 
-def _of_pool(kind: object) -> None:
+def _of_pool(kind: type) -> None:
     @handles(kind)
     def make(vm: Machine, iterable: Value, r: Value | None = None) -> Value:
         return rows(vm, kind, [vm.unpack(iterable)], **({} if r is None else {"r": r}))
@@ -102,7 +104,7 @@ for _kind in (itertools.combinations, itertools.combinations_with_replacement, i
     _of_pool(_kind)
 
 
-def rows(vm: Machine, kind: Any, pools: list[list[Value]], **numbers: Value) -> Value:
+def rows(vm: Machine, kind: type, pools: list[list[Value]], **numbers: Value) -> Value:
     """What ``kind`` makes of lists whose items it does not look at."""
     try:
         running = kind(*pools, **{name: value.constant() for name, value in numbers.items()})
@@ -115,7 +117,7 @@ def rows(vm: Machine, kind: Any, pools: list[list[Value]], **numbers: Value) -> 
 def repeat(vm: Machine, object: Value, times: Value | None = None) -> Value:
     left = None if times is None else max(0, whole(vm, times))
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         nonlocal left
         while left != 0:
             left = None if left is None else left - 1
@@ -132,7 +134,7 @@ def count(vm: Machine, start: Value = ConstantValue(0), step: Value = ConstantVa
 
     value = start
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         nonlocal value
         while True:
             now, value = value, vm.binary("+", value, step)
@@ -145,7 +147,7 @@ def count(vm: Machine, start: Value = ConstantValue(0), step: Value = ConstantVa
 def cycle(vm: Machine, items: Value) -> Value:
     inner, seen, place = [vm.iterate(items)], list[Value](), 0
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         nonlocal place
         for item in each(vm, inner[0]):
             seen.append(item)
@@ -162,7 +164,7 @@ def cycle(vm: Machine, items: Value) -> Value:
 def accumulate(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Value:
     inner, total = vm.iterate(iterable), list[Value]()
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         first = vm.next(inner) if is_none(initial) else initial
         if first is STOP:
             return
@@ -185,9 +187,9 @@ def starmap(vm: Machine, function: Value, items: Value) -> Value:
 
 @handles(itertools.zip_longest)
 def zip_longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Value:
-    inner: list[Any] = [vm.iterate(v) for v in iterables]
+    inner: list[Value | None] = [vm.iterate(v) for v in iterables]
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         while True:
             row = []
             for place, iterator in enumerate(inner):
@@ -210,7 +212,7 @@ def zip_longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Valu
 def pairwise(vm: Machine, items: Value) -> Value:
     inner, before = vm.iterate(items), list[Value]()
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         for item in each(vm, inner):
             row = [*before, item]
             before[:] = [item]
@@ -220,10 +222,10 @@ def pairwise(vm: Machine, items: Value) -> Value:
     return PythonIterator(run, itertools.pairwise, lambda: [inner, *before], unfinished.pairwise)
 
 
-def _chosen(kind: Any) -> Callable[[object], None]:
+def _chosen(kind: type) -> Callable[[Walk], None]:
     """Iterators made of a function and a source of items. ``turned`` holds something once the function is asked no more."""
 
-    def add(run: Any) -> None:
+    def add(run: Walk) -> None:
         @handles(kind)
         def make(vm: Machine, function: Value, items: Value) -> Value:
             inner, turned = vm.iterate(items), list[Value]()
@@ -238,7 +240,7 @@ def _chosen(kind: Any) -> Callable[[object], None]:
 
 
 @_chosen(itertools.takewhile)
-def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
+def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Iterator[Value]:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
             turned.append(NONE)
@@ -247,7 +249,7 @@ def _takewhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) 
 
 
 @_chosen(itertools.dropwhile)
-def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
+def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Iterator[Value]:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
             turned.append(NONE)
@@ -257,7 +259,7 @@ def _dropwhile(vm: Machine, function: Value, inner: Value, turned: list[Value]) 
 
 
 @_chosen(itertools.filterfalse)
-def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> object:
+def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]) -> Iterator[Value]:
     plain = is_none(function)
     for item in each(vm, inner):
         if not vm.truth(item if plain else vm.call(function, [item], {})):
@@ -268,7 +270,7 @@ def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]
 def compress(vm: Machine, data: Value, selectors: Value) -> Value:
     inner, chosen = vm.iterate(data), vm.iterate(selectors)
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         while (item := vm.next(inner)) is not STOP and (selector := vm.next(chosen)) is not STOP:
             if vm.truth(selector):
                 yield item
@@ -294,8 +296,8 @@ class Groups:
         self.item, self.key = item, item if is_none(self.function) else vm.call(self.function, [item], {})
         return True
 
-    def run(self, vm: Machine) -> Any:
-        wanted: Any = None
+    def run(self, vm: Machine) -> Iterator[Value]:
+        wanted: Value | None = None
         while True:
             self.newest = None
             while self.key is None or (wanted is not None and vm.equal(wanted, self.key)):
@@ -306,7 +308,7 @@ class Groups:
             group = functools.partial(self.group, wanted=wanted, mark=mark)
             yield TupleValue([wanted, PythonIterator(group, itertools._grouper)])  # type: ignore[attr-defined]
 
-    def group(self, vm: Machine, wanted: Value, mark: object) -> Any:
+    def group(self, vm: Machine, wanted: Value, mark: object) -> Iterator[Value]:
         while self.newest is mark:
             if self.item is None and not self.step(vm):
                 return
@@ -331,18 +333,18 @@ def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
         return TupleValue([inner, *[TeeIterator(inner.inner, inner.seen, inner.position) for _ in range(number - 1)]][:number])
     if number and find_in_mro(inner.python_type().__mro__, "__copy__")[1] is not MISSING:
         vm.unsupported("FE010", f"itertools.tee of {inner.describe()}", "it has a way of its own to be copied")
-    seen: list[Any] = []
+    seen: list[Value] = []
     return TupleValue([TeeIterator(inner, seen, 0) for _ in range(number)])
 
 
 class TeeIterator(PythonIterator):
     """One of several iterators over ``inner``, which remember in ``seen`` what was taken from it."""
 
-    def __init__(self, inner: Value, seen: list[object], position: int) -> None:
+    def __init__(self, inner: Value, seen: list[Value], position: int) -> None:
         super().__init__(self.run, itertools._tee)  # type: ignore[attr-defined]
         self.inner, self.seen, self.position = inner, seen, position
 
-    def run(self, vm: Machine) -> Any:
+    def run(self, vm: Machine) -> Iterator[Value]:
         while True:
             if self.position == len(self.seen):
                 self.seen.append(vm.next(self.inner))

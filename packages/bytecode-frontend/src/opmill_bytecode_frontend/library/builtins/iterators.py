@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ...values.base import MISSING, Machine, Value
 from ...values.constant import ConstantValue
@@ -21,7 +22,7 @@ def enumerate_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -
     i = demanded_index(vm, start).constant()
     inner = vm.iterate(items)
 
-    def make(vm: Machine) -> Any:
+    def make(vm: Machine) -> Iterator[Value]:
         nonlocal i
         while (item := vm.next(inner)) is not STOP:
             i += 1
@@ -34,7 +35,7 @@ def enumerate_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -
 def zip_(vm: Interpreter, *iterables: Value, strict: Value = ConstantValue(False)) -> Value:
     inner = [vm.iterate(v) for v in iterables]
 
-    def make(vm: Machine) -> Any:
+    def make(vm: Machine) -> Iterator[Value]:
         while inner:
             row = []
             for i, it in enumerate(inner):
@@ -57,7 +58,7 @@ def map_(vm: Interpreter, fn: Value, *iterables: Value) -> Value:
         vm.throw(TypeError, "map() must have at least two arguments.")
     inner = [vm.iterate(v) for v in iterables]
 
-    def make(vm: Machine) -> Any:
+    def make(vm: Machine) -> Iterator[Value]:
         while True:
             row = []
             for it in inner:
@@ -75,7 +76,7 @@ def filter_(vm: Interpreter, fn: Value, items: Value) -> Value:
     inner = vm.iterate(items)
     plain = isinstance(fn, ConstantValue) and fn.value is None
 
-    def make(vm: Machine) -> Any:
+    def make(vm: Machine) -> Iterator[Value]:
         while (item := vm.next(inner)) is not STOP:
             if vm.truth(item if plain else vm.call(fn, [item], {})):
                 yield item
@@ -91,12 +92,12 @@ def reversed_(vm: Interpreter, items: Value) -> Value:
     if result is not None:
         return result
     cls = items.python_type()
-    length: Any = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
+    length = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
     if length is None or find_in_mro(cls.__mro__, "__reversed__")[1] is not MISSING:
         vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
     n = length.constant()
 
-    def read(vm: Machine, i: int) -> object:
+    def read(vm: Machine, i: int) -> Value:
         return vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP
 
     return ItemsIterator(read, reversed)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Callable, MutableSequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opmill_guards.source import Pinned
 
@@ -16,10 +17,20 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
+class Ordered(Protocol):
+    """What has an order among its like."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Before = Callable[[Ordered, Ordered], bool]
+Key = Callable[[Ordered], Ordered]
+
+
 # ---- heaps: the smallest item is first, the children of item i are items 2i+1 and 2i+2 -----------------------------------------------
 
 
-def rise(heap: list[object], start: int, place: int, before: Callable[[object, object], bool]) -> None:
+def rise(heap: list[Ordered], start: int, place: int, before: Before) -> None:
     """The item at ``place`` changes places with its parents, up to ``start``, for as long as it comes before them."""
     item = heap[place]
     while place > start:
@@ -31,7 +42,7 @@ def rise(heap: list[object], start: int, place: int, before: Callable[[object, o
     heap[place] = item
 
 
-def sink(heap: list[object], start: int, before: Callable[[object, object], bool]) -> None:
+def sink(heap: list[Ordered], start: int, before: Before) -> None:
     """The item at ``start`` goes down to a leaf, the earlier child always takes its place; from there it rises to where it belongs."""
     end, place, item = len(heap), start, heap[start]
     child = 2 * start + 1
@@ -45,32 +56,32 @@ def sink(heap: list[object], start: int, before: Callable[[object, object], bool
     rise(heap, start, place, before)
 
 
-def less(one: object, other: Any) -> bool:
+def less(one: Ordered, other: Ordered) -> bool:
     return one < other
 
 
-def more(one: object, other: Any) -> bool:
+def more(one: Ordered, other: Ordered) -> bool:
     return other < one
 
 
-def build(heap: list[object], before: Callable[[object, object], bool] = less) -> None:
+def build(heap: list[Ordered], before: Before = less) -> None:
     for place in range(len(heap) // 2 - 1, -1, -1):
         sink(heap, place, before)
 
 
-def push(heap: list[Any], item: object) -> None:
+def push(heap: list[Ordered], item: Ordered) -> None:
     heap.append(item)
     rise(heap, 0, len(heap) - 1, less)
 
 
-def pop(heap: list[Any], before: Callable[[object, object], bool] = less) -> Any:
+def pop(heap: list[Ordered], before: Before = less) -> Ordered:
     if not heap:
         raise IndexError("index out of range")
     last = heap.pop()
     return replace(heap, last, before) if heap else last
 
 
-def replace(heap: list[object], item: object, before: Callable[[object, object], bool] = less) -> object:
+def replace(heap: list[Ordered], item: Ordered, before: Before = less) -> Ordered:
     if not heap:
         raise IndexError("index out of range")
     first = heap[0]
@@ -79,26 +90,26 @@ def replace(heap: list[object], item: object, before: Callable[[object, object],
     return first
 
 
-def push_and_pop(heap: list[Any], item: object) -> object:
+def push_and_pop(heap: list[Ordered], item: Ordered) -> Ordered:
     return replace(heap, item) if heap and heap[0] < item else item
 
 
-def build_max(heap: list[object]) -> None:
+def build_max(heap: list[Ordered]) -> None:
     build(heap, more)
 
 
-def pop_max(heap: list[object]) -> object:
+def pop_max(heap: list[Ordered]) -> Ordered:
     return pop(heap, more)
 
 
-def replace_max(heap: list[object], item: object) -> object:
+def replace_max(heap: list[Ordered], item: Ordered) -> Ordered:
     return replace(heap, item, more)
 
 
 # ---- sorted lists --------------------------------------------------------------------------------------------------------------------
 
 
-def place_after(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+def place_after(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> int:
     """Where ``x`` goes behind all that are not greater."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -112,7 +123,7 @@ def place_after(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: A
     return lo
 
 
-def place_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+def place_before(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> int:
     """Where ``x`` goes before all that are not less."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -126,11 +137,11 @@ def place_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: 
     return lo
 
 
-def insert_after(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+def insert_after(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> None:
     a.insert(place_after(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
-def insert_before(a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+def insert_before(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> None:
     a.insert(place_before(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
@@ -141,7 +152,7 @@ IN_PYTHON: dict[str, object] = {
 }  # fmt: skip
 
 
-def in_python(function: object, name: str) -> Any:
+def in_python(function: object, name: str) -> Callable[..., Value]:
     def handler(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if name in vars(heapq) and not (args and isinstance(args[0], ListValue)):
             vm.unsupported("FE011", f"call of {name} on something other than a list")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 
-def chain(outer: Iterator[Any], *running: Iterator[object]) -> Iterator[object]:
+def chain(outer: Iterator[Iterator[object]], *running: Iterator[object]) -> Iterator[object]:
     """``chain.from_iterable``, perhaps in the midst of one iterable."""
     rest = itertools.chain.from_iterable(outer)
     return itertools.chain(*running, rest) if running else rest
@@ -29,11 +29,11 @@ def accumulate(inner: Iterator[object], function: Callable[..., object], initial
     return made
 
 
-def zip_longest(fill: Any, *inner: Any) -> Iterator[object]:
+def zip_longest(fill: object, *inner: Iterator[object]) -> Iterator[object]:
     return itertools.zip_longest(*inner, fillvalue=fill)
 
 
-def called(function: Callable[[], Any], sentinel: object, *ended: None) -> Iterator[Any]:
+def called(function: Callable[[], object], sentinel: object, *ended: None) -> Iterator[object]:
     """``iter`` of a function and what it gives last; ``ended``: it has given that."""
     made = iter((lambda: sentinel) if ended else function, sentinel)
     if ended:
@@ -50,7 +50,7 @@ def pairwise(inner: Iterator[object], *before: object) -> Iterator[object]:
     return itertools.pairwise(itertools.chain(before, inner) if before else inner)
 
 
-def chosen(kind: Callable[..., Iterator[object]], function: object, inner: Iterator[object], *turned: object) -> Iterator[Any]:
+def chosen(kind: Callable[..., Iterator[object]], function: object, inner: Iterator[object], *turned: object) -> Iterator[object]:
     """Of a ``kind`` that takes or drops while a function says so; ``turned``: it has said no."""
     if not turned:
         return kind(function, inner)

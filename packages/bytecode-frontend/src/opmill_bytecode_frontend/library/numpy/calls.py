@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -134,8 +134,8 @@ def has_array(value: object, depth: int = 3) -> bool:
     return isinstance(value, SliceValue) and any(has_array(v) for v in value.parts)
 
 
-def refuse(vm: Interpreter, key: str, why: str) -> Any:
-    return vm.unsupported("FE085", f"NumPy's {key.lstrip('.')}", why, HINT)
+def refuse(vm: Interpreter, key: str, why: str) -> NoReturn:
+    vm.unsupported("FE085", f"NumPy's {key.lstrip('.')}", why, HINT)
 
 
 def check_state(vm: Interpreter, key: str) -> None:
@@ -158,7 +158,7 @@ def is_quiet(asked: FunctionType) -> bool:
 # ---- asking NumPy --------------------------------------------------------------------------------------------------------
 
 
-def like(vm: Interpreter, value: Any, unit: bool = False, sizes: Sizes | None = None) -> Any:
+def like(vm: Interpreter, value: Value | Lazy, unit: bool = False, sizes: Sizes | None = None) -> Any:
     """What NumPy is asked with for a value: at this call, or for other ``sizes``."""
     if type(value) is Lazy:
         value = vm.wrap(value.obj, value.source)
@@ -190,7 +190,7 @@ def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[
 
 def asked(
     vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool, sizes: Sizes | None = None
-) -> tuple[Any, list[Any]]:
+) -> tuple[Any, list[object]]:
     """What NumPy gives, and the arrays that it was given. ``sizes``: others than those of this call."""
     np = sys.modules["numpy"]
     try:
@@ -249,7 +249,7 @@ def is_default(name: str, value: Value) -> bool:
     return (name in defaults and type(known) is type(defaults[name]) and known == defaults[name]) or type(known).__name__ == "_NoValueType"
 
 
-def computed(vm: Interpreter, key: str, function: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def computed(vm: Interpreter, key: str, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The tensors that a rule gives."""
     try:
         return vm.call(vm.wrap(function), args, kwargs)
@@ -278,7 +278,7 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
 
 def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:
     """The dtypes of the operands as NumPy's loop takes them. Python's numbers have none of their own."""
-    given: list[Any] = []
+    given: list[object] = []
     for arg in args:
         found = like(vm, arg)
         given.append(type(found) if type(found) in (int, float, complex) else sys.modules["numpy"].asarray(found).dtype)
@@ -286,7 +286,7 @@ def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:
     return resolved[: obj.nin]
 
 
-def operand(vm: Interpreter, value: Value, dtype: Any) -> Value:
+def operand(vm: Interpreter, value: Value, dtype: torch.dtype | None) -> Value:
     if isinstance(value, ArrayValue):
         if value.inner.fake.dtype is dtype:
             return value.inner
@@ -334,7 +334,7 @@ def method_arguments(key: str, args: list[Value], kwargs: dict[str, Value]) -> t
     return args, kwargs
 
 
-def tensors(vm: Interpreter, value: Any) -> Any:
+def tensors(vm: Interpreter, value: Value | Lazy) -> Value:
     """Arguments of a rule: tensors for arrays."""
     if type(value) is Lazy:
         value = vm.wrap(value.obj, value.source)
@@ -388,7 +388,7 @@ def is_positions(part: Value) -> bool:
     return isinstance(part, (ListValue, ArrayValue))
 
 
-def assign(owner: Any, key: object, value: Any) -> None:
+def assign(owner: Any, key: object, value: object) -> None:
     """An assignment to a copy: what it raises is asked for."""
     owner.copy()[key] = value
 
@@ -399,7 +399,7 @@ def negative(vm: Interpreter, part: SliceValue) -> bool:
     return step is not None and step < 0
 
 
-def forwards(vm: Interpreter, inner: Any, parts: list[Any]) -> tuple[Any, Value]:
+def forwards(vm: Interpreter, inner: TensorValue, parts: list[Any]) -> tuple[Value, Value]:
     """A tensor flipped where slices go backwards, and the subscript of it that shows the same. Dimensions are counted from the front."""
     if any(not isinstance(p, SliceValue) for p in parts):
         refuse(vm, "subscript", "slices go backwards beside other parts")
@@ -419,7 +419,7 @@ def forwards(vm: Interpreter, inner: Any, parts: list[Any]) -> tuple[Any, Value]
     return flipped, TupleValue(new)
 
 
-def index(vm: Interpreter, key: Any) -> Any:
+def index(vm: Interpreter, key: Value | Lazy) -> Value:
     """A subscript for a tensor: positions of other dtypes than NumPy's own are refused."""
     if type(key) is Lazy:
         key = vm.wrap(key.obj, key.source)
@@ -438,7 +438,7 @@ def index(vm: Interpreter, key: Any) -> Any:
     return position(vm, key)
 
 
-def position(vm: Interpreter, part: object) -> Value:
+def position(vm: Interpreter, part: Value | Lazy) -> Value:
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
@@ -491,17 +491,17 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
 
 
-def storage(value: Any) -> int:
+def storage(value: TensorValue) -> int:
     return int(getattr(value.fake, "meta", value.fake).untyped_storage()._cdata)
 
 
-def same_strides(made: Any, want: Any) -> bool:
+def same_strides(made: TensorValue, want: Any) -> bool:
     """Whether the items lie as NumPy's do: strides of dimensions of one item say nothing."""
     found = [s * want.itemsize for s in sizes_now(made.fake.stride())]
     return want.size == 0 or all(n == 1 or s == t for n, s, t in zip(want.shape, found, want.strides))
 
 
-def laid_out(vm: Interpreter, key: str, made: Value, want: Any, shares: bool) -> Any:
+def laid_out(vm: Interpreter, key: str, made: TensorValue, want: Any, shares: bool) -> Any:
     """The tensor with NumPy's strides, in memory of its own."""
     strides = [s // want.itemsize for s in want.strides]
     if same_strides(made, want):
@@ -565,7 +565,7 @@ def as_tensor(vm: Interpreter, array: ArrayValue, copy: bool) -> Value:
         refuse(vm, "arrays", "the array is a view that tensors have none of")
     if not copy and array.inner.fake.requires_grad:  # torch.compiler.wrap_numpy
         return vm.recorder.call_function(vm, torch.ops.aten.alias.default, [array.inner], {})
-    inner: Any = array.inner.method(vm, "detach", [], {})
+    inner = array.inner.method(vm, "detach", [], {})
     return inner.method(vm, "clone", [], {}) if copy else inner
 
 
@@ -586,14 +586,14 @@ def torch_of_arrays(vm: Interpreter, obj: object, args: list[Value], kwargs: dic
 
 
 @handles(torch.Tensor.numpy)
-def numpy(vm: Interpreter, tensor: Any, **kwargs: Value) -> Value:
+def numpy(vm: Interpreter, tensor: TensorValue, **kwargs: Value) -> Value:
     if kwargs and any(vm.truth(v) for v in kwargs.values()):
         return refuse(vm, "arrays", "it is forced")
     return as_array(vm, tensor)
 
 
 @handles(torch.Tensor.__array__)
-def array_of(vm: Interpreter, tensor: Any, *args: Value) -> Value:
+def array_of(vm: Interpreter, tensor: TensorValue, *args: Value) -> Value:
     return refuse(vm, "arrays", "__array__ is called") if args else as_array(vm, tensor)
 
 

@@ -22,6 +22,7 @@ OTHERS: tuple[Callable[[int], int], ...] = (lambda n: n + 2, lambda n: n * 3)
 """Other sizes than those of the call: the first keep differences, the second keep what divides them."""
 
 Sizes = Mapping[str, int]
+Changing = Sequence[SymbolicNumber | ArrayValue]
 
 
 def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
@@ -43,7 +44,7 @@ def other_like(vm: Interpreter, value: ArrayValue, sizes: Sizes) -> Any:
     return like_layout(value.like.dtype, tuple(shape), tuple(s * value.like.itemsize for s in strides))
 
 
-def parts(vm: Interpreter, values: Iterable[object]) -> Iterator[Any]:
+def parts(vm: Interpreter, values: Iterable[object]) -> Iterator[object]:
     """The values among these, and in the lists, tuples and slices among them."""
     for value in values:
         if type(value) is Lazy:
@@ -56,9 +57,9 @@ def parts(vm: Interpreter, values: Iterable[object]) -> Iterator[Any]:
             yield value
 
 
-def changing(vm: Interpreter, values: Iterable[object]) -> list[Any]:
+def changing(vm: Interpreter, values: Iterable[object]) -> list[SymbolicNumber | ArrayValue]:
     """The arrays whose sizes are not assumed, and the numbers that are not, among values."""
-    found: list[Any] = []
+    found: list[SymbolicNumber | ArrayValue] = []
     for value in parts(vm, values):
         if isinstance(value, SymbolicNumber):
             found.append(value)
@@ -67,7 +68,7 @@ def changing(vm: Interpreter, values: Iterable[object]) -> list[Any]:
     return found
 
 
-def assume(values: list[Any]) -> None:
+def assume(values: Changing) -> None:
     """From here on sizes of arrays, and numbers, are what they are now."""
     for value in values:
         if isinstance(value, SymbolicNumber):
@@ -77,7 +78,12 @@ def assume(values: list[Any]) -> None:
                 int(n)
 
 
-def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[object, list[object]]], given: Sequence[object]) -> Value:
+def settled(
+    vm: Interpreter,
+    result: Value,
+    asked: Callable[[Sizes | None], tuple[object, list[object]]],
+    given: Sequence[SymbolicNumber | ArrayValue],
+) -> Value:
     """``result``, once it is what NumPy gives for other sizes too. ``asked(sizes)``: what that is, and the arrays that it was given;
     ``given``: what may be assumed."""
     if not given:

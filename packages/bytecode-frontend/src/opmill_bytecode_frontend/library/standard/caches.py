@@ -12,7 +12,7 @@ object. A call of a function of the program is therefore made by the program its
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from msgspec import Struct
@@ -44,7 +44,7 @@ NONE = ConstantValue(None)
 
 @handles(functools.lru_cache)
 def lru_cache(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
-    return vm.unsupported(
+    vm.unsupported(
         "FE010", "functools.lru_cache in captured code", "its cache would be lost with the capture", "decorate the function outside"
     )
 
@@ -142,7 +142,9 @@ def plain_key(vm: Interpreter, value: Value) -> object:
     return value if isinstance(value, ObjectValue) else vm.plain(value)
 
 
-def computed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value], given: list[Any], named: dict[str, Any]) -> Value:
+def computed(
+    vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value], given: list[object], named: dict[str, object]
+) -> Value:
     """The result, found by interpreting the function; a refusal where that does more than compute, or reads what may have changed."""
     recorder, region = vm.recorder, Region()
     before, changed, inputs = state_of(vm), bool(vm.effects), len(recorder.inputs)
@@ -170,7 +172,7 @@ def computed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Val
             return refuse(vm, obj, "it reads what may change")
         return result
     if vm.computing:
-        return vm.unsupported("FE010", "a cached function of tensors in another one", "what both keep is not followed")
+        vm.unsupported("FE010", "a cached function of tensors in another one", "what both keep is not followed")
     if changed and not all(isinstance(vm.guards[each], (Is, Absent)) for each in vm.guards.keys() - guards):
         return refuse(vm, obj, "it reads what was changed before")
     if len(vm.cached) != inlined:
@@ -178,7 +180,7 @@ def computed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Val
     return asked_before(vm, obj, given, named)
 
 
-def asked_before(vm: Interpreter, obj: Any, given: list[object], named: dict[str, Any]) -> Value:
+def asked_before(vm: Interpreter, obj: Any, given: list[object], named: dict[str, object]) -> Value:
     """The result of a call that is made before the graph. Which tensors the graph will be given is known by computing some like them."""
     recorder = vm.recorder
     elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference is not None
@@ -237,9 +239,9 @@ class ReadAgain(Exception):
         self.function = function
 
 
-def refuse(vm: Interpreter, obj: object, why: str) -> Any:
+def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
     name = getattr(obj, "__qualname__", "a function")
-    return vm.unsupported("FE010", f"a call of {name}, which has a cache", why, "call it outside of the compiled function")
+    vm.unsupported("FE010", f"a call of {name}, which has a cache", why, "call it outside of the compiled function")
 
 
 __all__ = ["ReadAgain", "call_cached"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,7 +54,7 @@ def slot_names(cls: type) -> list[str]:
     return [name for c in cls.__mro__ for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
 
 
-def copy_object(vm: Interpreter, value: ObjectValue, part: Any) -> ObjectValue:
+def copy_object(vm: Interpreter, value: ObjectValue, part: Callable[..., Any]) -> ObjectValue:
     """A new object of the same class; ``part`` copies what it holds."""
     made = ObjectValue(value.cls)
     part(value, made)
@@ -190,7 +191,7 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     if not is_plain(value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 
-    def part(item: Any, made: Any = None) -> object:
+    def part(item: Value, made: Value | None = None) -> object:
         if made is not None:
             remember(memo, item, made)
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...values.base import Value
@@ -41,7 +42,7 @@ for _function in DEFINED:
         handles(_function)(functools.partial(function_of_float, function=_function))
 
 
-def decided(vm: Interpreter, value: Value, function: Any) -> Value:
+def decided(vm: Interpreter, value: Value, function: Callable[[Any], bool]) -> Value:
     """What a function of ``math`` says of a number, which is assumed, and nothing else of it."""
     if type(value) is not FloatNumber:
         return fold(vm, function, [value], {})

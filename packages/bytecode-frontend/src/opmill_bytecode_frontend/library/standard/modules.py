@@ -8,7 +8,7 @@ import logging
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Local, Pinned
@@ -67,7 +67,7 @@ def simple_namespace(vm: Interpreter, /, **kwargs: Value) -> Value:
 def who_refers(vm: Interpreter, *args: Value) -> Value:
     """A capture refers to what it has met."""
     given = work_of_package(vm.frame) or {"whole": True}
-    return vm.unsupported("FE011", "a question who refers to an object", "captured code refers to it, too", **given)
+    vm.unsupported("FE011", "a question who refers to an object", "captured code refers to it, too", **given)
 
 
 @handles(sys.intern)
@@ -99,8 +99,8 @@ def weak_reference(vm: Interpreter, target: Value, callback: Value = NONE) -> Va
     return WeakReference(target)
 
 
-def refuse_reference(vm: Interpreter, what: str, why: str) -> Any:
-    return vm.unsupported("FE018", what, why, "the function runs as it is, and what it calls is captured", whole=True)
+def refuse_reference(vm: Interpreter, what: str, why: str) -> NoReturn:
+    vm.unsupported("FE018", what, why, "the function runs as it is, and what it calls is captured", whole=True)
 
 
 @handles(weakref.proxy)

@@ -47,7 +47,7 @@ def print_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 
-def place(vm: Interpreter, level: int) -> tuple[Any, int]:
+def place(vm: Interpreter, level: int) -> tuple[Frame, int]:
     """The interpreted frame so many calls up from the running one (1: itself), and how many are left beyond the first of all."""
     frame = vm.frame
     while level > 1 and frame.caller is not None:
@@ -59,7 +59,7 @@ def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame:
     """A warning that is raised, or that the program itself records, cannot wait until the graph has run."""
     if any(sees_warnings(value) for running in frames_of(vm.frame) for value in (*running.locals.values(), *running.stack)):
         vm.unsupported("FE068", "a warning inside of catch_warnings", "the program sees what has been recorded")
-    kind: Any = category.obj if isinstance(category, ClassValue) else UserWarning
+    kind = category.obj if isinstance(category, ClassValue) else UserWarning
     text = message.value if isinstance(message, ConstantValue) else None
     if issubclass(message.python_type(), Warning):
         kind = message.python_type()

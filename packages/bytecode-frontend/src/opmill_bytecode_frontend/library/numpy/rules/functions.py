@@ -3,10 +3,16 @@ dtype of NumPy's result. A parameter that it lacks, given, is a reason to leave 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
+Rule = TypeVar("Rule", bound=Callable[..., object])
+Axes = int | tuple[int, ...] | list[int] | None
+"""One dimension, several, or all of them."""
+Sizes = int | tuple[int, ...] | list[int]
+Scalar = bool | int | float | complex
 FUNCTIONS: dict[str, Any] = {}
 #: Functions whose arrays are asked about as unit matrices: NumPy refuses singular ones.
 UNITS: set[str] = set()
@@ -18,8 +24,8 @@ METHODS = frozenset(
 )
 
 
-def rule(*names: str) -> Any:
-    def add(function: object) -> object:
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def add(function: Rule) -> Rule:
         for name in names:
             FUNCTIONS[name] = function
         return function
@@ -27,7 +33,7 @@ def rule(*names: str) -> Any:
     return add
 
 
-def axes_of(a: torch.Tensor, axis: Any) -> list[int]:
+def axes_of(a: torch.Tensor, axis: Axes) -> list[int]:
     if axis is None:
         return list(range(a.dim()))
     return [each % a.dim() for each in axis] if isinstance(axis, (tuple, list)) else [axis % a.dim()] if a.dim() else []
@@ -37,12 +43,12 @@ def axes_of(a: torch.Tensor, axis: Any) -> list[int]:
 
 
 @rule("sum")
-def sum_(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def sum_(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.sum(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
 
 
 @rule("prod")
-def prod(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def prod(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     a = a.to(as_dtype)
     for each in sorted(axes_of(a, axis), reverse=True):
         a = torch.prod(a, dim=each, keepdim=keepdims)
@@ -50,13 +56,13 @@ def prod(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: b
 
 
 @rule("mean")
-def mean(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def mean(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.mean(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
 
 
 @rule("var")
 def var(
-    a: torch.Tensor, axis: object = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+    a: torch.Tensor, axis: Axes = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
 ) -> torch.Tensor:
     axes = axes_of(a, axis)
     count = 1
@@ -69,58 +75,58 @@ def var(
 
 @rule("std")
 def std(
-    a: torch.Tensor, axis: object = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+    a: torch.Tensor, axis: Axes = None, dtype: object = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
 ) -> torch.Tensor:
     return torch.sqrt(var(a, axis, dtype, ddof, keepdims, as_dtype=as_dtype))
 
 
 @rule("max", "amax")
-def max_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
+def max_(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
     return torch.amax(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("min", "amin")
-def min_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
+def min_(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
     return torch.amin(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("ptp")
-def ptp(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
+def ptp(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
     return max_(a, axis, keepdims) - min_(a, axis, keepdims)
 
 
 @rule("argmax")
-def argmax(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+def argmax(a: torch.Tensor, axis: int | None = None, *, keepdims: bool = False) -> torch.Tensor:
     return torch.argmax(a, dim=axis, keepdim=keepdims)
 
 
 @rule("argmin")
-def argmin(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+def argmin(a: torch.Tensor, axis: int | None = None, *, keepdims: bool = False) -> torch.Tensor:
     return torch.argmin(a, dim=axis, keepdim=keepdims)
 
 
 @rule("any")
-def any_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
+def any_(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
     return torch.any(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
 
 
 @rule("all")
-def all_(a: torch.Tensor, axis: object = None, keepdims: bool = False) -> torch.Tensor:
+def all_(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
     return torch.all(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
 
 
 @rule("cumsum")
-def cumsum(a: torch.Tensor, axis: Any = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def cumsum(a: torch.Tensor, axis: int | None = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.cumsum(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
 
 
 @rule("cumprod")
-def cumprod(a: torch.Tensor, axis: Any = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def cumprod(a: torch.Tensor, axis: int | None = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.cumprod(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
 
 
 @rule("median")
-def median(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
+def median(a: torch.Tensor, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
     if isinstance(axis, tuple):
         raise NotImplementedError
     flat = a.reshape(-1) if axis is None else a
@@ -136,18 +142,18 @@ def median(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False, as_dtyp
 
 
 @rule("count_nonzero")
-def count_nonzero(a: torch.Tensor, axis: object = None, *, keepdims: bool = False) -> torch.Tensor:
+def count_nonzero(a: torch.Tensor, axis: Axes = None, *, keepdims: bool = False) -> torch.Tensor:
     return torch.sum(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims)
 
 
 @rule("nansum")
-def nansum(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def nansum(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     kept = torch.where(torch.isnan(a), torch.zeros_like(a), a)
     return sum_(kept, axis, dtype, keepdims, as_dtype=as_dtype)
 
 
 @rule("nanmean")
-def nanmean(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def nanmean(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     count = torch.sum(torch.logical_not(torch.isnan(a)), dim=axes_of(a, axis), keepdim=keepdims)
     return nansum(a, axis, dtype, keepdims, as_dtype=as_dtype) / count
 
@@ -156,7 +162,7 @@ def nanmean(a: torch.Tensor, axis: object = None, dtype: object = None, keepdims
 
 
 @rule("reshape")
-def reshape(a: torch.Tensor, shape: Any, order: str = "C") -> torch.Tensor:
+def reshape(a: torch.Tensor, shape: Sizes, order: str = "C") -> torch.Tensor:
     if order != "C":
         raise NotImplementedError
     return torch.reshape(a, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
@@ -175,7 +181,7 @@ def flatten(a: torch.Tensor, order: str = "C") -> torch.Tensor:
 
 
 @rule("transpose", "permute_dims")
-def transpose(a: torch.Tensor, axes: Any = None) -> torch.Tensor:
+def transpose(a: torch.Tensor, axes: Sequence[int] | None = None) -> torch.Tensor:
     return torch.permute(a, tuple(reversed(range(a.dim()))) if axes is None else tuple(axes))
 
 
@@ -195,12 +201,12 @@ def moveaxis(a: torch.Tensor, source: Any, destination: Any) -> torch.Tensor:
 
 
 @rule("squeeze")
-def squeeze(a: torch.Tensor, axis: Any = None) -> torch.Tensor:
+def squeeze(a: torch.Tensor, axis: Axes = None) -> torch.Tensor:
     return torch.squeeze(a) if axis is None else torch.squeeze(a, axis)
 
 
 @rule("expand_dims")
-def expand_dims(a: torch.Tensor, axis: Any) -> torch.Tensor:
+def expand_dims(a: torch.Tensor, axis: Sizes) -> torch.Tensor:
     axes = sorted(each % (a.dim() + len(axis)) for each in axis) if isinstance(axis, (tuple, list)) else [axis]
     for each in axes:
         a = torch.unsqueeze(a, each)
@@ -208,35 +214,35 @@ def expand_dims(a: torch.Tensor, axis: Any) -> torch.Tensor:
 
 
 @rule("broadcast_to")
-def broadcast_to(array: torch.Tensor, shape: Any) -> torch.Tensor:
+def broadcast_to(array: torch.Tensor, shape: Sizes) -> torch.Tensor:
     return torch.broadcast_to(array, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
 
 
 @rule("flip")
-def flip(m: torch.Tensor, axis: object = None) -> torch.Tensor:
+def flip(m: torch.Tensor, axis: Axes = None) -> torch.Tensor:
     return torch.flip(m, axes_of(m, axis))
 
 
 @rule("concatenate", "concat")
-def concatenate(arrays: Any, axis: Any = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
+def concatenate(arrays: Sequence[torch.Tensor], axis: int | None = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
     parts = [each.to(as_dtype) for each in arrays]
     return torch.cat([each.reshape(-1) for each in parts]) if axis is None else torch.cat(parts, dim=axis)
 
 
 @rule("stack")
-def stack(arrays: Any, axis: int = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
+def stack(arrays: Sequence[torch.Tensor], axis: int = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.stack([each.to(as_dtype) for each in arrays], dim=axis)
 
 
 @rule("repeat")
-def repeat(a: torch.Tensor, repeats: int, axis: Any = None) -> torch.Tensor:
+def repeat(a: torch.Tensor, repeats: int, axis: int | None = None) -> torch.Tensor:
     if not isinstance(repeats, int):
         raise NotImplementedError
     return torch.repeat_interleave(a.reshape(-1) if axis is None else a, repeats, dim=0 if axis is None else axis)
 
 
 @rule("roll")
-def roll(a: torch.Tensor, shift: Any, axis: Any = None) -> torch.Tensor:
+def roll(a: torch.Tensor, shift: Sizes, axis: Axes = None) -> torch.Tensor:
     return torch.roll(a, shift) if axis is None else torch.roll(a, shift, axis)
 
 
@@ -298,7 +304,7 @@ def round_(a: torch.Tensor, decimals: int = 0) -> torch.Tensor:
 
 
 @rule("take")
-def take(a: torch.Tensor, indices: object, axis: Any = None) -> torch.Tensor:
+def take(a: torch.Tensor, indices: object, axis: int | None = None) -> torch.Tensor:
     if axis is None:
         a, axis = a.reshape(-1), 0
     where_ = indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
@@ -306,24 +312,26 @@ def take(a: torch.Tensor, indices: object, axis: Any = None) -> torch.Tensor:
 
 
 @rule("take_along_axis")
-def take_along_axis(arr: torch.Tensor, indices: torch.Tensor, axis: Any = -1) -> torch.Tensor:
+def take_along_axis(arr: torch.Tensor, indices: torch.Tensor, axis: int | None = -1) -> torch.Tensor:
     if axis is None:
         arr, axis = arr.reshape(-1), 0
     return torch.take_along_dim(arr, indices, axis)
 
 
 @rule("sort")
-def sort(a: torch.Tensor, axis: Any = -1) -> torch.Tensor:
+def sort(a: torch.Tensor, axis: int | None = -1) -> torch.Tensor:
     return torch.sort(a.reshape(-1)).values if axis is None else torch.sort(a, dim=axis).values
 
 
 @rule("searchsorted")
-def searchsorted(a: torch.Tensor, v: Any, side: str = "left") -> torch.Tensor:
+def searchsorted(a: torch.Tensor, v: torch.Tensor | Scalar, side: str = "left") -> torch.Tensor:
     return torch.searchsorted(a, v if isinstance(v, torch.Tensor) else torch.full((), v, dtype=a.dtype), right=side == "right")
 
 
 @rule("nan_to_num")
-def nan_to_num(x: torch.Tensor, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> torch.Tensor:
+def nan_to_num(
+    x: torch.Tensor, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> torch.Tensor:
     if not copy:
         raise NotImplementedError
     return torch.nan_to_num(x, nan, posinf, neginf)
@@ -364,7 +372,7 @@ def astype(a: torch.Tensor, dtype: object, copy: bool = True, *, as_dtype: torch
 
 
 @rule("array", "asarray", "asanyarray", "ascontiguousarray")
-def array(a: Any, dtype: object = None, copy: Any = True, *, ndmin: int = 0, as_dtype: torch.dtype) -> torch.Tensor:
+def array(a: Any, dtype: object = None, copy: object = True, *, ndmin: int = 0, as_dtype: torch.dtype) -> torch.Tensor:
     if isinstance(a, (list, tuple)):
         made = torch.stack([array(each, dtype, as_dtype=as_dtype) for each in a])
     else:
@@ -375,22 +383,22 @@ def array(a: Any, dtype: object = None, copy: Any = True, *, ndmin: int = 0, as_
 
 
 @rule("zeros", "empty")
-def zeros(shape: Any, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def zeros(shape: Sizes, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(shape, dtype=as_dtype)
 
 
 @rule("ones")
-def ones(shape: Any, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def ones(shape: Sizes, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.ones(shape, dtype=as_dtype)
 
 
 @rule("full")
-def full(shape: Any, fill_value: object, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def full(shape: Sizes, fill_value: object, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(shape, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
 
 
 @rule("eye")
-def eye(N: int, M: Any = None, k: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+def eye(N: int, M: int | None = None, k: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     rows, columns = torch.arange(N), torch.arange(N if M is None else M)
     return (columns == (rows + k).unsqueeze(1)).to(as_dtype)
 
@@ -443,12 +451,12 @@ def pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", constant_va
 
 
 @rule("meshgrid")
-def meshgrid(*xi: torch.Tensor, indexing: str = "xy") -> Any:
+def meshgrid(*xi: torch.Tensor, indexing: str = "xy") -> tuple[torch.Tensor, ...]:
     return tuple(each.clone() for each in torch.meshgrid(*[x.reshape(-1) for x in xi], indexing=indexing))
 
 
 @rule("vander")
-def vander(x: torch.Tensor, N: Any = None, increasing: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+def vander(x: torch.Tensor, N: int | None = None, increasing: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
     powers = list(range(x.shape[0] if N is None else N))
     return torch.stack([torch.pow(x.to(as_dtype), k) for k in (powers if increasing else reversed(powers))], dim=1)
 

@@ -5,7 +5,7 @@ named here differs somewhere: division of integers by zero, shifts by more than 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
@@ -85,7 +85,7 @@ def trunc(x: torch.Tensor) -> torch.Tensor:
     return torch.trunc(x) if x.is_floating_point() else x.clone()
 
 
-UFUNCS: dict[str, tuple[Any, str]] = {
+UFUNCS: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "add": (add, "biufc"),
     "subtract": (subtract, "iufc"),
     "multiply": (multiply, "biufc"),
