@@ -76,7 +76,8 @@ class CompiledGraph:
     @property
     def direct(self) -> tuple[Callable[..., Sequence[Any]], Callable[[Exception, Sequence[Any]], Sequence[Any]]]:
         """For callers that make the call themselves: what runs the plan, and what gives the outputs where that raises."""
-        return self.executable, self.recover
+        executable = self.executable
+        return (type(executable) is TrainingGraph and executable.native) or executable, self.recover
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         try:

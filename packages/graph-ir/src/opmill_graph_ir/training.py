@@ -8,9 +8,10 @@ from typing import Any, cast
 import torch
 
 from opmill_fake_tensors.wrappers import takes_operators
+from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import PlanInputError
 from opmill_runtime_cache.plan.expr import evaluate
-from opmill_runtime_cache.plan.model import Size
+from opmill_runtime_cache.plan.model import DTYPES, Size
 
 from .differentiable import Past, again, versions_of
 from .errors import GraphError
@@ -27,9 +28,10 @@ Executable = Callable[..., Sequence[Any]]
 class TrainingGraph:
     """Calls the forward plan as an autograd node whose backward is the backward plan; with ``layout.stages`` a chain of nodes, with several
     ``layout.parts`` a node for each. ``backwards``: the plans of those that are not spent. ``module`` runs where a gradient is
-    differentiated."""
+    differentiated. ``native``: what does the same as a call, with no Python between autograd and the plans; None where there is more to
+    do."""
 
-    __slots__ = ("behind", "forward", "held", "layout", "module", "saved_inputs")
+    __slots__ = ("behind", "forward", "held", "layout", "module", "native", "saved_inputs")
 
     def __init__(
         self,
@@ -47,8 +49,13 @@ class TrainingGraph:
         self.behind = [_Behind(self, part, None if part.spent else next(plans)) for part in parts]
         if layout.silent:
             self.behind[0].usual = next(plans)
+        self.native = _natively(self) if _is_simple(layout) else None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
+        return (self.native or self.in_python)(*inputs)
+
+    def in_python(self, *inputs: Any) -> Sequence[Any]:
+        """A call that needs no native code."""
         layout = self.layout
         outputs: list[Any] = []
         call = _Call(self, (*inputs, *self.held), outputs)
@@ -110,6 +117,17 @@ class _Behind:
         token of a backward in stages."""
         owners = [tensors[k] for k in self.owners] or [t for t in tensors if isinstance(t, torch.Tensor)]
         return owners if self.staged is None else [*owners, self.staged.token(tensors)]
+
+    def slowly(self, ctx: Any, noted: Any, *gradients: Any) -> tuple[Any, ...]:
+        """The gradients of a call that was ``noted``, for what native code leaves: some that do not come, or that are differentiated."""
+        ctx.behind, ctx.past, ctx.count = self, Past(noted.inputs, [], noted.drawn, noted.versions), noted.count
+        ctx.packed, ctx.sizes = False, []
+        return _Node.backward(ctx, *gradients)[1:]
+
+    def relaid(self, given: list[Any]) -> Sequence[Any]:
+        """The gradients from tangents and saved tensors that may be laid out otherwise."""
+        count = len(self.tangents)
+        return _run_backward(self, self.backward, given[:count], given[count:], _NONE)
 
     def others(self) -> set[int]:
         """Positions of outputs that other nodes will differentiate."""
@@ -217,6 +235,51 @@ class _Node(torch.autograd.Function):
 
 
 _applied_now: Callable[..., tuple[Any, ...]] = super(torch.autograd.Function, _Node).apply
+
+
+class _Direct(torch.autograd.Function):
+    """The same for one part with nothing to tell autograd, and in native code: ``apply(noted, *connected)``."""
+
+    forward = staticmethod(_native.forward)
+
+
+_Direct._backward_cls.apply = _native.backward  # type: ignore[attr-defined]
+_applied_directly: Callable[..., tuple[Any, ...]] = super(torch.autograd.Function, _Direct).apply
+
+
+def _is_simple(layout: Layout) -> bool:
+    """Whether there is but one node, of a plan that writes nothing, and whose results are just what they are."""
+    more = layout.stages or layout.silent or layout.symbols or layout.written or layout.aliases or layout.derived or layout.bases
+    return not more and not layout.repeated and len(layout.parts) == 1 and bool(layout.tangents) and not layout.parts[0].spent
+
+
+def _natively(graph: TrainingGraph) -> Callable[..., Sequence[Any]] | None:
+    """None where native code knows no tensors."""
+    layout, [behind] = graph.layout, graph.behind
+    places = {"input": 0, "held": 1, "output": 2}
+    try:
+        return _native.Differentiated(
+            apply=_applied_directly,
+            transformed=torch._C._are_functorch_transforms_active,
+            keeps=torch._C._autograd._get_current_graph_task_keep_graph if _CAN_LET_GO else None,
+            drawn=torch.get_rng_state if layout.replay.random else None,
+            run=graph.forward,
+            owner=behind,
+            held=graph.held,
+            otherwise=graph.in_python,
+            relaid=behind.relaid,
+            refused=PlanInputError,
+            tensor=torch.Tensor,
+            inputs=layout.inputs,
+            outputs=layout.outputs,
+            gradients=len(behind.owners),
+            owned=graph.saved_inputs,
+            saved=tuple((places[kind], k) for kind, k in behind.saved),
+            connected=tuple(behind.owners),
+            tangents=tuple((t.output, DTYPES.index(t.dtype), _numbers(t.strides, _NONE)) for t in behind.tangents),
+        )
+    except RuntimeError:
+        return None
 
 
 def _found(ctx: Any, behind: _Behind, gradients: Sequence[Any], present: Sequence[bool]) -> tuple[Sequence[Any], Any]:

@@ -27,6 +27,47 @@ class Frozen:
     def remove(self, token: int, /) -> int | None: ...
     def is_fresh(self, token: int, tensors: tuple[Any, ...], /) -> bool: ...
 
+class Noted:
+    """A call of a ``Differentiated``, and what running it again would take."""
+
+    inputs: list[Any]
+    drawn: Any
+    versions: int
+    count: int
+
+class Differentiated:
+    """A plan as a node of autograd: ``differentiated(*inputs) -> tuple``. ``apply``: of the autograd function whose forward and backward
+    are the two below. ``otherwise`` is called instead under transforms of torch.func (``transformed()``) and for tensors that are not
+    plain; ``owner.slowly(context, noted, *gradients)`` for gradients that the plan ``owner.backward`` does not take, ``relaid(list)`` where
+    that raises ``refused``. ``saved``: (0 of inputs, 1 of ``held``, 2 of outputs, number); ``connected`` counts inputs, then ``held``;
+    ``tangents``: (output, number of its type, strides)."""
+
+    def __new__(
+        cls,
+        *,
+        apply: Callable[..., tuple[Any, ...]],
+        transformed: Callable[[], bool],
+        keeps: Callable[[], bool] | None,
+        drawn: Callable[[], Any] | None,
+        run: Callable[..., Any],
+        owner: Any,
+        held: tuple[Any, ...],
+        otherwise: Callable[..., Any],
+        relaid: Callable[[list[Any]], Any],
+        refused: type[Exception],
+        tensor: type,
+        inputs: int,
+        outputs: int,
+        gradients: int,
+        owned: bytes,
+        saved: tuple[tuple[int, int], ...],
+        connected: tuple[int, ...],
+        tangents: tuple[tuple[int, int, tuple[int, ...]], ...],
+    ) -> Differentiated: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
+
+def forward(context: Any, noted: Noted, /, *connected: Any) -> tuple[Any, ...]: ...
+def backward(context: Any, /, *gradients: Any) -> tuple[Any, ...]: ...
 def idle_arena_bytes() -> int: ...
 def versions(*tuples: tuple[Any, ...]) -> int | None: ...
 def references(values: tuple[Any, ...], count: int, owned: bytes, /) -> list[Any] | None: ...

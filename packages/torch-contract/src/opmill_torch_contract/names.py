@@ -119,7 +119,8 @@ NAMES: tuple[Row, ...] = (
     ),
     *rows(
         "calls that are differentiated fail",
-        "torch._C._are_functorch_transforms_active torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.unwrap_if_dead",
+        "torch._C._are_functorch_transforms_active torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.unwrap_if_dead "
+        "torch.autograd.Function._backward_cls torch._C._FunctionBase.to_save torch._C._FunctionBase.materialize_grads",
         required=True,
     ),
     *rows("graphs that write through the data of a tensor fail", "torch.autograd._unsafe_preserve_version_counter", required=True),

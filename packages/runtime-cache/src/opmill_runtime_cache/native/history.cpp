@@ -21,18 +21,34 @@ int is_leaf(PyObject* tensor) {
 
 }  // namespace
 
+int64_t versions_in(PyObject* const* values, Py_ssize_t count) {
+  int64_t sum = 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (!is_tensor(values[i])) continue;
+    try {
+      sum += api.version(handle_of(values[i]));
+    } catch (const std::exception&) {}  // of inference mode: it counts no writes
+  }
+  return sum;
+}
+
+PyObject* references_to(PyObject* const* values, Py_ssize_t count, const char* owned) {
+  PyObject* result = PyList_New(count);
+  for (Py_ssize_t i = 0; result && i < count; i++) {
+    const int weak = !is_tensor(values[i]) ? 0 : owned[i] ? 1 : is_leaf(values[i]);
+    PyObject* kept = weak < 0 ? nullptr : weak ? PyWeakref_NewRef(values[i], nullptr) : Py_NewRef(values[i]);
+    if (kept) PyList_SET_ITEM(result, i, kept);
+    else Py_CLEAR(result);
+  }
+  return result;
+}
+
 PyObject* versions(PyObject*, PyObject* const* tuples, Py_ssize_t count) {
   if (!api.wrap || !api.version) Py_RETURN_NONE;
   int64_t sum = 0;
   for (Py_ssize_t k = 0; k < count; k++) {
     if (!PyTuple_Check(tuples[k])) return PyErr_Format(PyExc_TypeError, "versions() takes tuples");
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuples[k]); i++) {
-      PyObject* value = PyTuple_GET_ITEM(tuples[k], i);
-      if (!is_tensor(value)) continue;
-      try {
-        sum += api.version(handle_of(value));
-      } catch (const std::exception&) {}  // of inference mode: it counts no writes
-    }
+    sum += versions_in(PySequence_Fast_ITEMS(tuples[k]), PyTuple_GET_SIZE(tuples[k]));
   }
   return PyLong_FromLongLong(sum);
 }
@@ -44,16 +60,7 @@ PyObject* references(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   const Py_ssize_t wanted = PyLong_AsSsize_t(arguments[1]);
   if (wanted < 0 || wanted > PyTuple_GET_SIZE(arguments[0]) || wanted > PyBytes_GET_SIZE(arguments[2]))
     return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_ValueError, "there are not so many values");
-  const char* owned = PyBytes_AS_STRING(arguments[2]);
-  PyObject* result = PyList_New(wanted);
-  for (Py_ssize_t i = 0; result && i < wanted; i++) {
-    PyObject* value = PyTuple_GET_ITEM(arguments[0], i);
-    const int weak = !is_tensor(value) ? 0 : owned[i] ? 1 : is_leaf(value);
-    PyObject* kept = weak < 0 ? nullptr : weak ? PyWeakref_NewRef(value, nullptr) : Py_NewRef(value);
-    if (kept) PyList_SET_ITEM(result, i, kept);
-    else Py_CLEAR(result);
-  }
-  return result;
+  return references_to(PySequence_Fast_ITEMS(arguments[0]), wanted, PyBytes_AS_STRING(arguments[2]));
 }
 
 }  // namespace opmill

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contained.h"
+#include "differentiated.h"
 #include "frozen.h"
 #include "gemm.h"
 #include "history.h"
@@ -191,6 +192,7 @@ PyObject* load(PyObject*, PyObject* arguments) {
     return PyUnicode_FromString(missing);
   }
   api.word = word;
+  api.plain = opmill::kind_of_implementation(opmill::handle_of(tensor));
   opmill::load_blas(api.library);
   Py_XSETREF(state.tensor_type, Py_NewRef(tensor_type));
   api.tensor_type = tensor_type;
@@ -282,7 +284,7 @@ PyMethodDef methods[] = {
 
 int add_types(PyObject* module) {
   PyObject* type = PyType_FromSpec(&executable_spec);
-  if (!type || PyModule_AddObject(module, "Executable", type)) return -1;
+  if (!type || PyModule_AddObject(module, "Executable", type) || opmill::add_differentiated(module)) return -1;
   return opmill::add_frozen(module, &state.tensor_type);
 }
 

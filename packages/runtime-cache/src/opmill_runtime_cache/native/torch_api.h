@@ -60,6 +60,7 @@ struct TorchApi {
 
   void* (*wrap)(Handle) = nullptr;  // THPVariable_Wrap(const at::TensorBase&) -> new reference
   void* tensor_type = nullptr;      // of Python, borrowed: what a tensor is an instance of
+  const void* plain = nullptr;      // `kind_of_implementation` of tensors that hold their elements themselves
   int64_t word = 0;                 // index of the word of a Python tensor that is its at::Tensor
 };
 
@@ -84,6 +85,9 @@ inline int cuda_index(int device) { return device_type(device) == kCuda ? device
 
 // Counts a write to a tensor, for autograd; what torch says where it refuses one (of inference mode, outside of it), else nothing.
 std::string count_write(Handle tensor);
+
+// The same for tensors whose implementations are of one C++ class: the word that its virtual functions are found by.
+inline const void* kind_of_implementation(Handle tensor) { return **reinterpret_cast<const void* const* const*>(tensor); }
 
 inline Handle handle_of(void* object) { return reinterpret_cast<Handle>(static_cast<void**>(object) + api.word); }
 
