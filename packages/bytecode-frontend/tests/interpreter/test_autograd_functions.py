@@ -4,6 +4,8 @@ plainly."""
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -321,3 +323,76 @@ def test_a_tensor_in_several_places_gets_the_sum_of_their_gradients(name, backen
         assert (got is None) == (wanted is None)
         if wanted is not None:
             torch.testing.assert_close(got, wanted)
+
+
+class Threefold(Function):
+    @staticmethod
+    def forward(x, y, factor):
+        return x * y, (x + y)[0], x > 0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2], output[0])
+        ctx.factor = inputs[2]
+        ctx.mark_non_differentiable(output[2])
+
+    @staticmethod
+    def backward(ctx, grad, row, _):
+        x, y, product = ctx.saved_tensors
+        return x * grad * ctx.factor + product + row, y * grad, None
+
+
+def of_threefold(a, b):
+    product, row, positive = Threefold.apply(a, b, 2.0)
+    return (product * positive).sum() + row.sum()
+
+
+BY_ONE_TRANSFORM = {
+    "grad": lambda a, b: torch.func.grad(lambda x: Squared.apply(x).sum())(a) + b,
+    "several": lambda a, b: torch.func.grad(of_threefold, argnums=(0, 1))(a, b),
+    "one tensor twice": lambda a, b: torch.func.grad(lambda x: of_threefold(x, x))(a) + b,
+    "value": lambda a, b: torch.func.grad_and_value(lambda x: of_threefold(x, b * 2))(a),
+    "vjp": lambda a, b: torch.func.vjp(lambda x: Squared.apply(x) * 2, a)[1](b),
+    "jacrev": lambda a, b: torch.func.jacrev(Squared.apply)(a[0]) + b,
+}
+
+
+@pytest.mark.parametrize("name", BY_ONE_TRANSFORM)
+def test_one_transform_that_differentiates_asks_for_the_backward_of_the_program(name, check):
+    check(BY_ONE_TRANSFORM[name])
+
+
+BY_SEVERAL = {
+    "grad of grad": lambda a, b: torch.func.grad(lambda x: torch.func.grad(lambda y: (Squared.apply(y) * y).sum())(x).sum())(a) + b,
+    "grad of vmap": lambda a, b: torch.func.grad(lambda x: torch.vmap(lambda y: Squared.apply(y).sum())(x).sum())(a) + b,
+    "vmap of grad": lambda a, b: torch.vmap(torch.func.grad(lambda y: Squared.apply(y).sum()))(a) + b,
+    "outside as well": lambda a, b: torch.autograd.grad(
+        torch.func.grad(lambda y: (Squared.apply(y) * y).sum())(a.requires_grad_()).sum(), a
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", BY_SEVERAL)
+def test_what_is_differentiated_twice_or_batched_is_what_the_program_gives(name):
+    a, b = torch.rand(3, 3, generator=torch.Generator().manual_seed(1)), torch.ones(3, 3)
+    assert same(BY_SEVERAL[name](a.clone(), b), capture(BY_SEVERAL[name])(a.clone(), b))
+
+
+DERIVED = """
+import sys
+import torch
+from opmill_bytecode_frontend import capture
+
+def derived(a):
+    out, pull = torch.func.vjp(lambda x: x * 2, a)
+    return torch.func.grad(lambda x: (x**2).sum())(a) + pull(out)[0] + torch.func.hessian(lambda x: (x**3).sum())(a)[0]
+
+a = torch.arange(3.0)
+found = capture(derived, "eager", fullgraph=True)(a)
+assert "torch._dynamo" not in sys.modules
+assert torch.equal(found, derived(a))
+"""
+
+
+def test_derivatives_are_captured_where_torchs_own_compiler_was_never_imported():
+    subprocess.run([sys.executable, "-c", DERIVED], check=True)

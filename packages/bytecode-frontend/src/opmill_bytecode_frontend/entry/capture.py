@@ -130,7 +130,8 @@ class Context:
             if getattr(function, "_torchdynamo_disable_recursive", True) is False:
                 return None
             return function  # as a replacement: while it runs nothing that it calls is offered either
-        made = function.__module__ is None or "<locals>" in function.__qualname__  # by a program that may make many
+        named_tuple = (function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
+        made = named_tuple or "<locals>" in function.__qualname__  # by a program that may make many
         if code in self.given_up or made or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":

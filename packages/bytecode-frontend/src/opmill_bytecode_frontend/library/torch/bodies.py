@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch._C._functorch import get_dynamic_layer_stack_depth
 
 from ...graph.regions import Region
 from ...values.base import MISSING, Lazy, Value
@@ -41,7 +42,8 @@ def like(vm: Interpreter, fake: torch.Tensor, *, requires_grad: bool | None = No
     """A fake of the same type, sizes and layout, and nothing else in common."""
     with torch.no_grad(), vm.recorder.context:
         made = torch.empty_like(fake)
-    return made.requires_grad_(fake.requires_grad if requires_grad is None else requires_grad)
+    wanted = fake.requires_grad if requires_grad is None else requires_grad
+    return made if made.requires_grad == wanted else made.requires_grad_(wanted)
 
 
 class _Outputs(torch.autograd.Function):
@@ -53,18 +55,35 @@ class _Outputs(torch.autograd.Function):
         return tuple(fakes)
 
 
+def differentiable(vm: Interpreter, fake: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Any:
+    """The same inside of function transforms, which differentiate what operators gave."""
+    with vm.recorder.context:
+        with torch.no_grad():
+            made = torch.empty_like(fake)
+        if made.is_floating_point() or made.is_complex():
+            for given in inputs:
+                if given.is_floating_point() or given.is_complex():
+                    made = made + (given.sum() * 0).real.to(made.dtype)
+    if made.stride() != fake.stride():
+        vm.unsupported("FE015", "torch.autograd.Function", "inside a function transform, it gives a tensor of unusual strides")
+    return made
+
+
 def outputs(
     vm: Interpreter, node: torch.fx.Node, fakes: Sequence[Any], inputs: Sequence[Any], fixed: Sequence[Any] = (), *, single: bool = False
 ) -> list[Value]:
     """The tracked values of a node that gives a tuple of tensors like ``fakes``, or the ``single`` one; ``fixed`` are those that never
     require grad."""
-    recorder = vm.recorder
+    recorder, made = vm.recorder, cast(Any, ())
     recorder.operations += 1
     node.meta["stack_trace"] = vm.location()
+    if get_dynamic_layer_stack_depth():
+        made = tuple(differentiable(vm, f, inputs if all(f is not each for each in fixed) else ()) for f in fakes)
+        return [recorder.track(vm, made[0], node)] if single else vm.unpack(recorder.track(vm, made, node))
     fresh = {id(f): like(vm, f, requires_grad=False) for f in fakes}
     fixed = [fresh[id(f)] for f in fixed] + [f for f in fresh.values() if not (f.is_floating_point() or f.is_complex())]
     with recorder.context:
-        made: Any = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, *inputs) if fakes else ()
+        made = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, *inputs) if fakes else ()
     return [recorder.track(vm, made[0], node)] if single else vm.unpack(recorder.track(vm, tuple(made), node))
 
 

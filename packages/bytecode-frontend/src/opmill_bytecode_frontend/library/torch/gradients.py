@@ -65,6 +65,8 @@ def autograd_function(vm: Interpreter, cls: Value, *args: Value, **kwargs: Value
     """Inlined where gradients are not recorded: forward is then all there is."""
     tensors = [a for a in args if isinstance(a, TensorValue)]
     if _functorch.get_dynamic_layer_stack_depth() or in_dual_level():
+        if differentiated_once(cls, tensors):
+            return with_backward(vm, cls, args, kwargs, tensors)
         inlined_in_transform(vm, cls, tensors)
     elif torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
         return with_backward(vm, cls, args, kwargs, tensors)
@@ -80,6 +82,26 @@ def inlined_in_transform(vm: Interpreter, cls: Value, tensors: Sequence[TensorVa
     own_rule = cls.constant().vmap is not torch.autograd.Function.vmap
     if own_rule or not only_vmap or in_dual_level() or any(is_recorded(t.fake) for t in tensors):
         vm.unsupported("FE015", "torch.autograd.Function", "inside a function transform that asks for its rule")
+
+
+def differentiated_once(cls: Value, tensors: Sequence[TensorValue]) -> bool:
+    """Whether one ``torch.func.grad`` or its kin is all that asks for the backward, once: torch's operator of two graphs keeps what the
+    backward reads out of sight of a second one."""
+    levels = _functorch.get_interpreter_stack() or ()
+    separate = cls.constant().setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
+    if not (SEPARATE and separate and len(levels) == 1 and levels[0].key() == _functorch.TransformType.Grad) or in_dual_level():
+        return False
+    inner = [_functorch.get_unwrapped(t.fake) if _functorch.is_functorch_wrapped_tensor(t.fake) else t.fake for t in tensors]
+    return not any(t.requires_grad for t in inner) and any(t.fake.requires_grad for t in tensors)
+
+
+def names_inside(code: Any) -> set[str]:
+    """Names that a function uses, and those that functions and classes inside of it do."""
+    inner = [each for each in code.co_consts if hasattr(each, "co_names")]
+    return set(code.co_names).union(*map(names_inside, inner))
+
+
+SEPARATE = "setup_context" in names_inside(type(autograd_function_apply).__call__.__code__)
 
 
 def is_recorded(fake: torch.Tensor) -> bool:

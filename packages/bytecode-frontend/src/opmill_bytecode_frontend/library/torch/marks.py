@@ -37,13 +37,13 @@ LEAF = "_torchdynamo_leaf_real_fn"
 
 def marked(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What a call of a marked function gives; None for others, and where the mark only permits what is done anyway."""
-    rules = sys.modules.get(RULES)
+    rules: Any = sys.modules.get(RULES)  # on its way, perhaps
     original = getattr(obj, "_torchdynamo_orig_callable", None)
     if compiles(obj):
         return compiled_here(vm, obj, *args, **kwargs)
     if original is not None and type(obj) is types.FunctionType and callable(original):
         return compiled_by_torch(vm, obj, original, args, kwargs)
-    if rules is None or getattr(obj, "__module__", None) in HANDLED:  # whoever makes marks has imported it
+    if not hasattr(rules, "_nonstrict_trace_callable_ids") or getattr(obj, "__module__", None) in HANDLED:  # whoever makes marks imports it
         return None
     if id(obj) in rules._disallowed_callable_ids:
         refuse(vm, obj, "torch._dynamo.disallow_in_graph says that it belongs in no graph")

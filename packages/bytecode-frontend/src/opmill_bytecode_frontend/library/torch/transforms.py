@@ -3,10 +3,13 @@ takes them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _functorch
+
+from opmill_guards.source import Pinned
 
 from ...effects.backwards import settled
 from ...values.base import Value
@@ -85,6 +88,35 @@ def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
     settled(vm)
     vm.recorder.went_back = True
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
+
+
+def gradients_of(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor] | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = True,
+) -> tuple[torch.Tensor, ...]:
+    """What `torch.func.grad` and its kin ask of autograd, as captured code: zeros where an output does not depend on an input."""
+    pairs = [(out, None if given is None else given[k]) for k, out in enumerate(outputs) if out.requires_grad]
+    if not pairs:
+        return tuple([torch.zeros_like(each) for each in inputs])
+    found = torch.autograd.grad(
+        tuple([out for out, _ in pairs]),
+        inputs,
+        None if given is None else tuple([grad for _, grad in pairs]),
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return tuple([torch.zeros_like(each) if grad is None else grad for grad, each in zip(found, inputs)])
+
+
+@named("torch._functorch.eager_transforms._autograd_grad")
+def gradients_in_transform(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """Torch's own function turns torch's compiler off in it, and imports that to do so."""
+    named_ = {{"grad_outputs": "given"}.get(key, key): value for key, value in kwargs.items()}
+    return vm.call(vm.wrap(gradients_of, Pinned(gradients_of, gradients_of.__name__)), list(args), named_)
 
 
 @named("torch._functorch.predispatch._add_batch_dim")
