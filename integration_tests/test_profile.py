@@ -103,3 +103,18 @@ def test_gradients_are_at_the_lines_that_they_are_the_gradients_of() -> None:
     seen = opmill.profile(attend, calls=1)(x, w)
     backward = [step for step in seen.steps if "backward of" in step.origin]
     assert {line for step in backward for line in step.lines} == {f"{__file__}:{PRODUCT}", f"{__file__}:{PRODUCT + 1}"}
+
+
+def test_a_step_of_training_is_measured() -> None:
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    seen = opmill.profile(step, calls=2)(torch.randn(2, 8))
+    assert seen.by_module()["model"].eager > 0 and all(":" in line or line == "backward" for line in seen.by_line())

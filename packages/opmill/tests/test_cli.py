@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import opmill
-from opmill import cli
+from opmill import cli, doctor
+from opmill.diagnose import limits
 from opmill.pipeline import NAMES
 
 
@@ -65,11 +68,50 @@ def test_doctor_builds_before_it_says_ready(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
+    found = [each for each in cli.find_generators() if each.name == "cpp"]
+    if not found:
+        pytest.skip("no C++ kernels are installed")
+    monkeypatch.setattr(cli, "find_generators", lambda: found)
     status = cli.main(["doctor"])
     told = capsys.readouterr().out
-    if "kernel generator cpp" not in told:
-        pytest.skip("no C++ kernels are installed")
     assert status == 1 and "ready" not in told and "KC001" in told
+
+
+class Everywhere:
+    """A kernel generator that claims to make kernels for everything."""
+
+    name = "everywhere"
+
+    def claims(self, kernel, options):
+        return None
+
+    def build(self, kernels, options, store):
+        raise RuntimeError(f"no compiler for {options.device}")
+
+
+def test_doctor_tries_each_device(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(doctor, "types", lambda: ["cpu", "some"])
+    monkeypatch.setattr(torch, "some", SimpleNamespace(is_available=lambda: True, device_count=lambda: 2), raising=False)
+    assert doctor.devices() == ["cpu", "some:0", "some:1"]
+    told = {"cpu": "no compiler for cpu", "some:0": "no compiler for some:0", "some:1": "no compiler for some:1"}
+    assert doctor.trials(Everywhere()) == {device: f"cannot build: {text}" for device, text in told.items()}
+    monkeypatch.setattr(cli, "find_generators", lambda: [SimpleNamespace(name="everywhere", reason=None, generator=Everywhere())])
+    assert cli.main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert all(f"{device}: cannot build: {text}" in shown for device, text in told.items()) and "ready" not in shown
+
+
+def test_doctor_measures_what_the_machine_can_do_and_keeps_it(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    cli.main(["doctor"])
+    shown = capsys.readouterr().out
+    assert "cpu at most" in shown and "GB/s of 256 MiB" in shown and "GFLOP/s" in shown
+    monkeypatch.setattr(limits, "measured", lambda device: pytest.fail("measured"))
+    assert limits.limits_of("cpu").flops > 0
+    limits.limits_of.cache_clear()
 
 
 def test_the_package_is_the_command(tmp_path):

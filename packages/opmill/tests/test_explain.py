@@ -79,15 +79,22 @@ class Inner(torch.nn.Module):
 
 
 def test_modules_have_their_own_names() -> None:
-    assert str(opmill.explain(Inner(), backend="eager")(X)).startswith("Inner.forward: 1 graph, no breaks, no recompiles\n")
+    assert str(opmill.explain(Inner(), backend="eager")(X)).startswith("Inner.forward: 1 graph, no breaks, no recompiles; ")
 
 
 def test_a_summary_is_short_and_unfolds() -> None:
     told = opmill.explain(branch, backend="eager")(X)
     assert len(str(told).splitlines()) <= 10
     assert "TensorMatch" not in str(told) and "TensorMatch" in told.everything
-    assert "mul" in told.source
-    assert told.kernels == () and not told.left_to_torch and told.plan == ""
+    assert "mul" in told.graph
+    assert told.kernels == () and not told.left_to_torch and told.plan == "" and told.source == ""
+
+
+def test_kernels_of_forward_and_backward_have_a_source_and_the_call_a_speed() -> None:
+    told = opmill.explain(torch.nn.GELU(), speed=True, options={"cache": False})(X.clone().requires_grad_())
+    assert told.source.count("<kernel ") == 2 and "erf" in told.source
+    assert told.speed is not None and min(told.speed) > 0 and "times eager's speed" in str(told).splitlines()[0]
+    assert told.reading > 0 and " s to read, " in str(told)
 
 
 def test_a_break_shows_the_line_with_carets() -> None:
@@ -107,4 +114,5 @@ def test_a_break_met_again_is_told_once_with_how_often() -> None:
 def test_a_notebook_shows_html() -> None:
     told = opmill.explain(branch, backend="eager")(X)
     page = told._repr_html_()
-    assert page.startswith("<pre") and "1 break" in page and "<lambda>" not in page
+    assert "<b>branch: 2 graphs, 1 break" in page and "<lambda>" not in page
+    assert page.count("<details>") == page.count("</details>") >= 4 and "<summary>breaks (1)</summary>" in page

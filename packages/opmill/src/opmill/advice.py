@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from msgspec import Struct
+from msgspec import Struct, structs
 from torch.utils import _pytree as pytree
 
+from .filesystems import network_filesystem
 from .record import BreakRecord, GraphRecord, RecompileRecord
 
 _OFTEN = 3
@@ -32,13 +34,15 @@ _CHANGING = (
 
 
 class Seen(Struct, frozen=True):
-    """What advice is about. ``model``: what was compiled; ``result``: what its call returned."""
+    """What advice is about. ``model``: what was compiled; ``result``: what its call returned; ``cache``: the folder that plans are kept
+    in, empty for none."""
 
     graphs: Sequence[GraphRecord]
     breaks: Sequence[BreakRecord]
     recompiles: Sequence[RecompileRecord]
     model: Any
     result: Any
+    cache: str = ""
 
 
 def advice_on(seen: Seen) -> tuple[str, ...]:
@@ -114,6 +118,115 @@ def _uncompiled(seen: Seen) -> Iterator[str]:
         yield f"{len(fallen)} of {len(seen.graphs)} graphs run uncompiled, the first: {fallen[0].fallback.splitlines()[0]}"
 
 
-RULES: tuple[Callable[[Seen], Iterator[str]], ...] = (_uncompiled, _breaks, _sizes, _training, _float64, _small)
+def _plans(seen: Seen) -> Iterator[tuple[GraphRecord, Any]]:
+    """Graphs that were compiled, with the plans of their forward and backward."""
+    for graph in seen.graphs:
+        yield from ((graph, plan) for plan in getattr(graph.report, "plans", ()))
+
+
+def _bytes(specs: Iterable[Any]) -> float:
+    return sum(getattr(torch, s.dtype).itemsize * math.prod(n for n in s.sizes if isinstance(n, int)) for s in specs)
+
+
+def _devices(seen: Seen) -> Iterator[str]:
+    for graph, plan in _plans(seen):
+        given = [item.spec for item in plan.inputs if hasattr(item, "spec")]
+        lying = [spec for spec in given if spec.device == "cpu" and math.prod(n if isinstance(n, int) else 2 for n in spec.sizes) > 1]
+        if lying and plan.device != "cpu":
+            told = ", ".join(f"{spec.dtype}{list(spec.sizes)}" for spec in lying[:_OFTEN])
+            yield (
+                f"graph {graph.number}: {len(lying)} of {len(given)} inputs ({told}; {_bytes(lying):.0f} bytes) lie on the processor and "
+                f"the others on {plan.device}: each call waits for their copies; make them there, with "
+                f'device="{plan.device}", or move them once'
+            )
+    there = torch.get_device_module().device_count() if torch.accelerator.is_available() else 0
+    work = [spec for graph in seen.graphs for spec in _specs(graph)]
+    if there and work and all(spec.device == "cpu" for spec in work) and _bytes(work) > _MUCH:
+        kind = torch.accelerator.current_accelerator()
+        yield f"{_bytes(work) / 2**20:.0f} MiB of results are made on the processor while {there} {kind} devices are idle: .to('{kind}')"
+
+
+def _specs_by_slot(plan: Any) -> dict[int, Any]:
+    """What is known of the tensors of a plan, by slot; sizes of views are their own."""
+    found = {item.slot: item.spec for item in (*plan.inputs, *plan.constants) if hasattr(item, "spec")}
+    for step in plan.steps:
+        if hasattr(step, "spec"):
+            found[step.slot] = step.spec
+        elif hasattr(step, "base") and step.base in found:
+            found[step.slot] = structs.replace(found[step.base], sizes=step.sizes, strides=step.strides)
+        elif hasattr(step, "results"):
+            pairs = zip(step.results, step.specs, strict=False)
+            found |= {slot: spec for slot, spec in pairs if slot is not None and spec is not None}
+    return found
+
+
+def _unaligned(seen: Seen) -> Iterator[str]:
+    """Products of half precision on devices that multiply in blocks."""
+    for graph, plan in _plans(seen):
+        specs = _specs_by_slot(plan) if plan.device != "cpu" else {}
+        found: dict[int, int] = {}
+        for step in plan.steps if specs else ():
+            if _name(step) in _PRODUCTS:
+                given = [specs[arg.index] for arg in step.args if getattr(arg, "index", None) in specs]
+                halves = (n for spec in given if getattr(torch, spec.dtype).itemsize == 2 for n in spec.sizes[-2:])
+                for size in {n for n in halves if isinstance(n, int) and n > _BLOCK and n % _BLOCK}:
+                    found[size] = found.get(size, 0) + 1
+        for size, times in found.items():
+            yield (
+                f"graph {graph.number}: {times} products of half precision have a dimension of {size}, which {_BLOCK} does not divide: "
+                f"{-(-size // _BLOCK) * _BLOCK} (padded with {-size % _BLOCK}) is done in whole blocks"
+            )
+
+
+def _name(step: Any) -> str:
+    """The operator that a step calls, without its overload; empty where it calls none."""
+    return getattr(step, "op", "").removeprefix("aten::").partition(".")[0]
+
+
+def _torchs_own(seen: Seen) -> Iterator[str]:
+    for graph, plan in _plans(seen):
+        names = [_name(step) for step in plan.steps if hasattr(step, "op")]
+        whole = len(names) + sum(hasattr(step, "kernel") for step in plan.steps)
+        own = [name for name in names if "::" in name]
+        others = [name for name in names if name not in _LIBRARY and "::" not in name and not name.startswith(_BEST_ALONE)]
+        if own:
+            yield (
+                f"graph {graph.number}: {len(own)} of {whole} steps are operators of a library ({_counted(own)}): no kernel reaches across "
+                "one; where it is a few of torch's operators, write it of these"
+            )
+        if len(others) >= _OFTEN and 4 * len(others) >= whole:
+            yield (
+                f"graph {graph.number}: {len(others)} of {whole} steps are torch's own {_counted(others)}: no kernel reaches across one; "
+                "opmill.profile tells what they take, and opmill doctor --operators which others become loops"
+            )
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in Counter(names).most_common(_OFTEN))
+
+
+def _cache(seen: Seen) -> Iterator[str]:
+    kind = network_filesystem(seen.cache) if seen.cache else ""
+    phases = [getattr(graph.report, "phases", None) or {} for graph in seen.graphs]
+    took = sum(each.get("load", 0.0) + each.get("store", 0.0) for each in phases)
+    if kind:
+        yield (
+            f"the cache {seen.cache} lies on a file system of other machines ({kind}), which took {took:.2f} s: OPMILL_CACHE_DIR names a "
+            "local one, OPMILL_CACHE_URL one that machines share"
+        )
+
+
+_MUCH = 64 << 20
+_BLOCK = 8
+"""Elements of two bytes in the sixteen that tensor cores load at a time."""
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+_LIBRARY = _PRODUCTS | {"mv", "addmv", "dot", "vdot", "convolution", "convolution_backward", "empty", "empty_strided", "sort", "topk"}
+"""Operators that libraries do best, and such that cost nothing."""
+_BEST_ALONE = ("_scaled_", "_flash_attention", "_efficient_attention", "mkldnn", "_fft", "rand", "bernoulli", "normal")
+"""How the names of others begin."""
+
+RULES: tuple[Callable[[Seen], Iterator[str]], ...] = (
+    _uncompiled, _breaks, _sizes, _training, _devices, _float64, _unaligned, _small, _torchs_own, _cache
+)  # fmt: skip
 
 __all__ = ["RULES", "Seen", "advice_on"]

@@ -18,8 +18,10 @@ from opmill_runtime_cache.store import default_root
 from opmill_torch_contract import summary
 
 from .__about__ import __version__
+from .diagnose.limits import keep, measured
 from .discover import find_generators, list_backends
-from .doctor import trial
+from .doctor import devices, trials
+from .filesystems import network_filesystem
 from .replacing import run
 
 
@@ -66,16 +68,34 @@ def _doctor(chosen: argparse.Namespace, console: Console) -> int:
     table.add_row("relied on in torch", escape(summary().partition(": ")[2]))
     table.add_row("processor", torch.backends.cpu.get_cpu_capability())
     found = find_generators()
-    problems = [each.reason if each.reason is not None else trial(each.generator) for each in found]
-    for each, problem in zip(found, problems, strict=True):
-        table.add_row(f"kernel generator {each.name}", "[green]ready[/]" if problem is None else f"[yellow]{escape(problem)}[/]")
+    tried = [{"": each.reason} if each.reason is not None else trials(each.generator) for each in found]
+    for each, problems in zip(found, tried, strict=True):
+        rows = [f"[yellow]{escape(f'{device}: {told}' if device else told)}[/]" for device, told in problems.items() if told]
+        ready = [device for device, told in problems.items() if not told]
+        rows += [f"[green]ready[/] on {', '.join(ready)}"] if ready else []
+        table.add_row(f"kernel generator {each.name}", "\n".join(rows) or "ready, but there is no device here that it is for")
     if not found:
         table.add_row("kernel generators", "[yellow]none: pip install 'opmill\\[cpp]'[/]")
     table.add_row("backends", ", ".join(list_backends()))
     root = _cache_root(None)
     table.add_row("cache", f"{root} ({_state(root)})")
+    if kind := network_filesystem(root):
+        table.add_row("", f"[yellow]on a file system of other machines ({kind}): OPMILL_CACHE_DIR names another folder[/]")
+    for device in devices():
+        table.add_row(f"{device} at most", _limits(device))
     console.print(table)
-    return 0 if None in problems else 1
+    return 0 if any("" in problems.values() for problems in tried) else 1
+
+
+def _limits(device: str) -> str:
+    """What a device can do, measured now and kept for profiles to come."""
+    try:
+        found = measured(device)
+    except Exception as error:  # no memory left, a driver that fails
+        return f"[yellow]{escape(str(error).splitlines()[0])}[/]"
+    keep(device, found)
+    speeds = ", ".join(f"{speed / 1e9:.1f} GB/s of {_size(size)}" for size, speed in reversed(found.copies))
+    return f"{speeds}; {found.flops / 1e9:.0f} GFLOP/s in float32"
 
 
 def _pipeline(chosen: argparse.Namespace, console: Console) -> int:

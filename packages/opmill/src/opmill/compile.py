@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -155,7 +156,7 @@ def _capture(function: Any, settings: Settings, name: str = "", code: types.Code
         ),
         on_recapture=record.add_recompile,
         on_translation=record.captured,
-        watched_by=functools.partial(_watched, settings.options.progress, tracing),
+        watched_by=functools.partial(_watched, settings.options.progress, record),
     )
     _live[compiled] = record
     return compiled
@@ -171,10 +172,15 @@ def _tracing(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _watched(progress: bool | None, tracing: Any, come_to: Callable[[], str]) -> Iterator[None]:
-    """While a function is read: shows how far that is, and writes a trace where one is asked for."""
+def _watched(progress: bool | None, record: Record, come_to: Callable[[], str]) -> Iterator[None]:
+    """While a function is read: shows how far that is, notes how long it takes, and writes a trace where one is asked for."""
+    tracing, start, compiled = record.tracing, time.perf_counter(), sum(graph.seconds for graph in record.graphs)
     with progress_of(come_to, progress), tracing.capture(come_to()) if tracing else contextlib.nullcontext():
-        yield
+        try:
+            yield
+        finally:
+            behind = sum(graph.seconds for graph in record.graphs) - compiled
+            record.seconds += max(0.0, time.perf_counter() - start - behind)
 
 
 def _share(function: Any, settings: Settings, kind: Any = None, name: str = "", code: types.CodeType | None = None) -> Any:

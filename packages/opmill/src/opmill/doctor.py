@@ -1,4 +1,4 @@
-"""Whether a kernel generator really works here: it builds one small kernel, and that runs."""
+"""Whether a kernel generator really works here: it builds one small kernel for each device, and that runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Store
+from opmill_runtime_cache.devices.host import HOST
+from opmill_runtime_cache.devices.registry import types
 from opmill_runtime_cache.executor import bind
 from opmill_runtime_cache.plan.model import Alloc, Launch, Plan, SlotOutput, TensorInput, TensorSpec
 from opmill_runtime_cache.store import Store as Artifacts
@@ -17,13 +19,28 @@ from opmill_runtime_cache.store import temporary_folder
 _COUNT = 100
 
 
-def trial(generator: Any) -> str | None:
-    """Why ``generator`` cannot build and run a kernel on this machine, in a few words; None where it can, or is for devices that are not
-    here and says that it can build."""
+def devices() -> list[str]:
+    """The devices of this machine: the processor, and each accelerator that torch finds."""
+    kinds = (kind for kind in types() if kind != HOST)
+    return [HOST, *(f"{kind}:{number}" for kind in kinds for number in range(_count(kind)))]
+
+
+def _count(kind: str) -> int:
+    module = getattr(torch, kind, None)
+    try:
+        return int(module.device_count()) if module is not None and module.is_available() else 0
+    except Exception:  # a driver that cannot say has none
+        return 0
+
+
+def trials(generator: Any) -> dict[str, str]:
+    """By device that ``generator`` makes kernels for: why it cannot build and run one there, in a few words; empty where it can."""
     kernel = _kernel()
-    device = next((d for d in ("cpu", "cuda:0") if generator.claims(kernel, GeneratorOptions(device=d)) is None), None)
-    if device is None or (device != "cpu" and not torch.cuda.is_available()):
-        return None
+    claimed = [device for device in devices() if generator.claims(kernel, GeneratorOptions(device=device)) is None]
+    return {device: _trial(generator, kernel, device) for device in claimed}
+
+
+def _trial(generator: Any, kernel: LoopKernel, device: str) -> str:
     held = temporary_folder()
     try:
         store = Artifacts(held.path)
@@ -33,7 +50,7 @@ def trial(generator: Any) -> str | None:
         plan = Plan("trial", 2, (TensorInput(0, spec),), (SlotOutput(1),), steps, kernels=(ref,), device=device)
         given = torch.arange(float(_COUNT), device=device)
         [got] = bind(plan, [], store)(given)
-        return None if torch.equal(got, given + 1) else "a kernel that it built gives wrong results"
+        return "" if torch.equal(got, given + 1) else "a kernel that it built gives wrong results"
     except Exception as error:  # whatever a toolchain does wrong is the answer here
         return f"cannot build: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     finally:
@@ -48,4 +65,4 @@ def _kernel() -> LoopKernel:
     return LoopKernel("trial", buffers, (nest,))
 
 
-__all__ = ["trial"]
+__all__ = ["devices", "trials"]

@@ -5,19 +5,23 @@ them."""
 
 from __future__ import annotations
 
-import sys
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import torch
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from opmill_guards.guard import SizeRelation
 from opmill_guards.tree import describe
 
 from .advice import Seen, advice_on
 from .compile import compile, record_of
+from .diagnose.speed import compared
+from .kernels import kernels
+from .module import optimizer_behind
 from .origins import lines_in, operators_in
 from .record import BreakRecord, GraphRecord, RecompileRecord
 from .shown import Shown, shown
@@ -50,7 +54,8 @@ class Explanation(Struct, frozen=True):
 
     ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the
     callable first, then what was captured after graph breaks. ``result``: what the explained call returned. ``reasons``: why calls were
-    compiled again. ``advice``: what costs time, with its number, and what to do."""
+    compiled again. ``advice``: what costs time, with its number, and what to do. ``reading``: seconds that reading the code took.
+    ``speed``: seconds of a call in eager and compiled, where that was asked for."""
 
     name: str
     graphs: tuple[GraphRecord, ...]
@@ -59,6 +64,9 @@ class Explanation(Struct, frozen=True):
     result: Any
     reasons: tuple[RecompileRecord, ...] = ()
     advice: tuple[str, ...] = ()
+    reading: float = 0.0
+    speed: tuple[float, float] | None = None
+    _compiled: Any = None
 
     @property
     def guards(self) -> tuple[tuple[str, ...], ...]:
@@ -87,6 +95,12 @@ class Explanation(Struct, frozen=True):
 
     @property
     def source(self) -> Shown:
+        """The text that was generated for each kernel, forward and backward: C++ or Triton. ``opmill.kernels`` has them by name."""
+        found = kernels(self._compiled).values() if any(graph.report is not None for graph in self.graphs) else ()
+        return shown(f"{each!r}\n{each.source}" for each in found)
+
+    @property
+    def graph(self) -> Shown:
         """Each captured graph as a program of torch's operators."""
         return shown(f"graph {graph.number} {graph.where}:\n{graph.text}" for graph in self.graphs)
 
@@ -123,12 +137,28 @@ class Explanation(Struct, frozen=True):
         return Text.assemble((head, "bold"), *(f"\n{line}" for line in rest))
 
     def _repr_html_(self) -> str:
-        return shown([str(self)])._repr_html_()
+        """The summary, and below it each part, folded."""
+        head, *rest = self._summary()
+        return "".join([f"<b>{html.escape(head)}</b>", shown(rest[:-1])._repr_html_(), *starmap(_folded, self._parts())])
+
+    def _parts(self) -> Iterator[tuple[str, list[str]]]:
+        """What can be unfolded."""
+        yield "advice", list(self.advice)
+        yield "breaks", [str(each) for each in self.breaks]
+        yield "recompiles", [str(each) for each in self.reasons]
+        yield (
+            "kernels",
+            [f"graph {k.graph}: {k.name}, {_many(k.launches, 'launch', 'es')}, from {', '.join(k.lines)}" for k in self.kernels],
+        )
+        yield "graphs", [f"graph {graph.number} {graph.where}:\n{graph.text}" for graph in self.graphs]
+        yield "plans", [f"graph {graph.number}:\n{text}" for graph in self.graphs if (text := _plan_text(graph))]
+        for part in self.parts:
+            for number, guards in enumerate(part.guards):
+                yield f"what specialisation {number} of {part.name} assumes", list(guards)
 
     def _summary(self) -> list[str]:
-        lines = [
-            f"{self.name}: {_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'break')}, {_many(self.recompiles, 'recompile')}"
-        ]
+        counts = ", ".join((_many(len(self.graphs), "graph"), _many(len(self.breaks), "break"), _many(self.recompiles, "recompile")))
+        lines = [f"{self.name}: {counts}{self._times()}"]
         lines += _first(self.graphs, _graph_line, ".graphs")
         if calls := self.left_to_torch:
             names = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in list(calls.items())[: 2 * _FEW])
@@ -137,9 +167,24 @@ class Explanation(Struct, frozen=True):
         lines += _first(self.reasons, _recompile_line, ".reasons")
         lines += _first(self.advice, "advice: {}".format, ".advice")
         guards = sum(len(guards) for part in self.parts for guards in part.guards)
-        unfold = [".guards", *([".kernels", ".plan"] if self.kernels else []), ".source", ".everything"]
+        unfold = [".guards", ".graph", *([".kernels", ".source", ".plan"] if self.kernels else []), ".everything"]
         lines.append(f"  assumes {_many(guards, 'thing')} of its arguments and surroundings; unfold: {', '.join(unfold)}")
         return lines
+
+    def _times(self) -> str:
+        """What compiling took, and what it brought."""
+        took = f"; {self.reading:.1f} s to read, {self.seconds:.1f} s to compile" if self.reading else ""
+        if self.speed is None:
+            return took
+        eager, compiled = self.speed
+        return f"{took}; a call takes {compiled * 1e3:.3g} ms, {eager / compiled:.2f} times eager's speed"
+
+
+def _folded(title: str, texts: list[str]) -> str:
+    """A part of an explanation for a notebook."""
+    if not texts:
+        return ""
+    return f"<details><summary>{html.escape(title)} ({len(texts)})</summary>{shown(texts)._repr_html_()}</details>"
 
 
 def _first(items: Sequence[Any], line_of: Callable[[Any], str], unfold: str) -> Iterator[str]:
@@ -148,8 +193,8 @@ def _first(items: Sequence[Any], line_of: Callable[[Any], str], unfold: str) -> 
         yield f"  ... and {len(items) - _FEW} more: {unfold}"
 
 
-def _many(count: int, what: str) -> str:
-    return f"no {what}s" if count == 0 else f"1 {what}" if count == 1 else f"{count} {what}s"
+def _many(count: int, what: str, ending: str = "s") -> str:
+    return f"no {what}{ending}" if count == 0 else f"1 {what}" if count == 1 else f"{count} {what}{ending}"
 
 
 def _graph_line(graph: GraphRecord) -> str:
@@ -158,7 +203,8 @@ def _graph_line(graph: GraphRecord) -> str:
     if graph.fallback:
         return f"{told}, run as torch's own: {graph.fallback.splitlines()[0]}"
     if getattr(report, "launches", None) is not None:
-        told += f" became {_many(report.kernels, 'kernel')} ({report.launches} launches) and {_many(report.calls, 'call')} of torch's"
+        made, launches = _many(report.kernels, "kernel"), _many(report.launches, "launch", "es")
+        told += f" became {made} ({launches}) and {_many(report.calls, 'call')} of torch's"
         if report.arena_bytes:
             told += f", {_size(report.arena_bytes)} of memory"
     cached = " from the cache" if getattr(report, "cached", False) else ""
@@ -235,20 +281,27 @@ def _plan_text(graph: GraphRecord) -> str:
     return render(plan)
 
 
-def explain(model: Any, **arguments: Any) -> Callable[..., Explanation]:
-    """``explain(f, fullgraph=..., ...)(*args)`` calls ``f`` compiled and explains. What ``compile`` gave already is explained as it is."""
-    compiled = model if record_of(model) or _is_step(model) else compile(model, **arguments)
+def explain(model: Any, *, speed: bool = False, **arguments: Any) -> Callable[..., Explanation]:
+    """``explain(f, fullgraph=..., ...)(*args)`` calls ``f`` compiled and explains. What ``compile`` gave already is explained as it is.
+
+    Args:
+        model: a function, method or module, compiled or not.
+        speed: whether some more calls are timed beside eager ones; what they write is written as often.
+        arguments: of ``opmill.compile``.
+    """
+    compiled = model if record_of(model) or optimizer_behind(model) is not None else compile(model, **arguments)
 
     def call(*args: Any, **kwargs: Any) -> Explanation:
         result = compiled(*args, **kwargs)
-        return explanation_of(compiled, result)
+        told = explanation_of(compiled, result)
+        return structs.replace(told, speed=compared(compiled, args, kwargs)) if speed else told
 
     return call
 
 
 def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     """What happened in ``compiled`` until now, without calling it. Raises TypeError for what ``compile`` did not make."""
-    if _is_step(compiled):
+    if optimizer_behind(compiled) is not None:
         return _explanation_of_step(compiled, result)
     found = record_of(compiled)
     if found is None:
@@ -258,14 +311,19 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     dispatcher, record = found
     told = tuple(Part(_name_of(each), tuple(_guard_lines(entry) for entry in each.entries)) for each in parts(dispatcher))
     name = f"{type(compiled).__qualname__}.forward" if _is_module(compiled) else told[0].name
-    advice = advice_on(Seen(record.graphs, record.breaks, record.recompiles, compiled, result))
-    return Explanation(name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles), advice)
+    advice = advice_on(Seen(record.graphs, record.breaks, record.recompiles, compiled, result, _cache_of(record.settings)))
+    return Explanation(
+        name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles), advice, record.seconds, None, compiled
+    )
 
 
-def _is_step(compiled: Any) -> bool:
-    """Whether it is the compiled step of an optimizer, which no capture made."""
-    made = sys.modules.get("opmill_graph_ir.optimizers.step")  # whoever has one has imported it
-    return made is not None and isinstance(compiled, made.CompiledStep)
+def _cache_of(settings: Any) -> str:
+    """The folder that plans are kept in; empty where none are."""
+    if settings is None or not settings.native or not settings.options.cache:
+        return ""
+    from opmill_runtime_cache.store import default_root  # there by now: something was compiled
+
+    return str(settings.options.cache_dir or default_root())
 
 
 def _explanation_of_step(step: Any, result: Any) -> Explanation:

@@ -123,3 +123,9 @@ def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
 
 def _copy(self: Any) -> Any:
     return object.__getattribute__(self, "_opmill_recompile")(copy.copy(original_of(self)))
+
+
+def optimizer_behind(compiled: Any) -> torch.optim.Optimizer | None:
+    """The optimizer whose compiled step this is, which no capture made; None for anything else."""
+    made = sys.modules.get("opmill_graph_ir.optimizers.step")  # whoever has one has imported it
+    return compiled.optimizer() if made is not None and isinstance(compiled, made.CompiledStep) else None

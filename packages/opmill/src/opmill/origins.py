@@ -12,8 +12,9 @@ def operators_in(origins: Iterable[str]) -> str:
 
 def lines_in(origins: Iterable[str]) -> tuple[str, ...]:
     """``file:line`` of each line of these origins, each once; gradients have those of what they are the gradients of, or ``backward`` where
-    that is not known."""
-    return tuple(dict.fromkeys(part.rpartition(" ")[2] for part in _parts(origins)))
+    that is not known. What is said of other things than lines (``write x1``) has none."""
+    found = (part.rpartition(" ")[2] for part in _parts(origins))
+    return tuple(dict.fromkeys(line for line in found if ":" in line or line == "backward"))
 
 
 def _parts(origins: Iterable[str]) -> list[str]:

@@ -106,7 +106,7 @@ class Record(Struct):
     """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first. ``name`` and ``code``: what the
     program calls it, and its code. ``tracing``: where that is written as well (``trace.writer.Tracing``), None for nowhere. ``settings``:
     what it is compiled with. ``edits``: kernels that are being edited; ``folder``: where they are looked at and edited, once that was asked
-    for."""
+    for. ``seconds``: that reading its code took, what backends took in between left out."""
 
     name: str
     code: types.CodeType
@@ -117,6 +117,7 @@ class Record(Struct):
     settings: Any = None
     edits: Edits | None = None
     folder: str = ""
+    seconds: float = 0.0
     frozen: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     """What runs graphs with weights that stay; each has a method ``thaw``."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -176,6 +177,7 @@ class Record(Struct):
             topic("guards").debug("%s assumes:%s", name, "".join(f"\n  {guard}" for guard in translation.guards))
 
     def clear(self) -> None:
+        self.seconds = 0.0
         self.recompiles.clear()
         self.graphs.clear()
         self.frozen.clear()

@@ -1,5 +1,8 @@
 """check() compares values, gradients, writes, aliases and exceptions of eager and compiled runs."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
@@ -124,3 +127,50 @@ def test_a_program_without_a_float64_run_is_compared_with_eager() -> None:
 
     seen = opmill.check(fixed, backend="eager")(torch.ones(2, 2))
     assert seen and "raises" in seen.reference and "no float64 result" in str(seen)
+
+
+def _trained(optimizer: Callable[..., torch.optim.Optimizer], clear: bool) -> Callable[..., torch.Tensor]:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    moved = optimizer(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(moved, 1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = model(x).square().mean()
+        loss.backward()
+        moved.step()
+        scheduler.step()
+        if clear:
+            moved.zero_grad()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("clear", [False, True])
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_step_of_training_is_compared_with_its_gradients_and_left_as_it_was(optimizer: Any, clear: bool) -> None:
+    step = _trained(optimizer, clear)
+    cells = dict(zip(step.__code__.co_freevars, (cell.cell_contents for cell in step.__closure__ or ()), strict=True))
+    parameters = [p.detach().clone() for p in cells["model"].parameters()]
+    seen = opmill.check(step)(torch.ones(3, 4))
+    assert seen and not seen.reference, str(seen)
+    names = {row.name for row in seen.rows}
+    assert {"output", "0.weight after the call"} < names and ("gradient of 0.weight" in names) == (not clear)
+    assert all(torch.equal(p, q) for p, q in zip(cells["model"].parameters(), parameters, strict=True))
+    assert not cells["moved"].state and cells["scheduler"].last_epoch == 0
+
+
+def test_a_compiled_step_moves_copies() -> None:
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    move = opmill.compile(optimizer.step)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        model(x).sum().backward()
+        move()
+        return x
+
+    weight = model.weight.detach().clone()
+    seen = opmill.check(step)(torch.ones(3, 4))
+    assert seen and "weight after the call" in {row.name for row in seen.rows}, str(seen)
+    assert torch.equal(weight, model.weight) and model.weight.grad is None

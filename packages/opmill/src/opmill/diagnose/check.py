@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -152,9 +153,12 @@ def observe(program: Program, model: Any = None) -> Observed:
     torch.manual_seed(SEED)
     given = _named_tensors("argument", (list(program.args), dict(program.kwargs)))
     state = dict(_state_of(model))
+    gradients = {name: None if tensor.grad is None else _kept(tensor.grad) for name, tensor in _sources(given, state)}
     before = {name: _kept(tensor) for name, tensor in {**given, **state}.items()}
     try:
-        result = program.call()
+        with warnings.catch_warnings():  # schedulers know the optimizer that they were made for, not that it was copied with them
+            warnings.filterwarnings("ignore", "Seems like `optimizer.step", UserWarning)
+            result = program.call()
     except Exception as error:
         return Observed({}, error=error)
     outputs = dict(_named("output", result))
@@ -167,21 +171,49 @@ def observe(program: Program, model: Any = None) -> Observed:
         (out, name) for out, value in outputs.items() if isinstance(value, torch.Tensor) for name, t in changed.items() if _share(value, t)
     )
     try:
-        values.update(_gradients(outputs, {**given, **state}))
+        if taken := dict(_taken(gradients, given, state)):
+            values.update(taken)
+        else:
+            values.update(_gradients(outputs, dict(_sources(given, state))))
     except Exception as error:
         return Observed(values, aliases, error)
     return Observed(values, aliases)
 
 
-def _gradients(outputs: Mapping[str, Any], sources: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
+def _sources(*named: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+    """What has gradients."""
+    for each in named:
+        yield from ((name, tensor) for name, tensor in each.items() if tensor.requires_grad and tensor.is_leaf)
+
+
+def _taken(before: Mapping[str, Any], *named: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
+    """Gradients that the program has taken itself, as a training step does."""
+    for name, tensor in _sources(*named):
+        then = before.get(name)
+        if tensor.grad is not None and (then is None or not _unchanged(then, tensor.grad)):
+            yield f"gradient of {name}", _kept(tensor.grad)
+
+
+def backward_of(tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
+    """Runs the backward of what a program returned; False where it has run one itself, and there is none left."""
+    try:
+        torch.autograd.backward(tensors, weights)
+    except RuntimeError as error:
+        if "backward through the graph a second time" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _gradients(outputs: Mapping[str, Any], wanted: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, Any]]:
     """Gradients of a weighted sum of the outputs: weights are the same numbers in every run, whatever the element type."""
     tensors = [t for t in outputs.values() if isinstance(t, torch.Tensor) and t.requires_grad]
     if not tensors or not torch.is_grad_enabled():
         return
     generator = torch.Generator().manual_seed(SEED)
     weights = [torch.rand(t.shape, generator=generator, dtype=torch.float32).add(0.5).to(t.device, t.dtype) for t in tensors]
-    wanted = {name: t for name, t in sources.items() if t.requires_grad}
-    torch.autograd.backward(tensors, weights)
+    if not backward_of(tensors, weights):
+        return
     for name, tensor in wanted.items():
         yield f"gradient of {name}", None if tensor.grad is None else _kept(tensor.grad)
 

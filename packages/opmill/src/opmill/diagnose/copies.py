@@ -14,7 +14,7 @@ from msgspec import Struct
 from torch.utils import _pytree as pytree
 
 from ..compile import record_of
-from ..module import original_of
+from ..module import optimizer_behind, original_of
 
 _WIDER = {
     torch.float16: torch.float64,
@@ -46,6 +46,8 @@ class Program(Struct, frozen=True):
         fresh = self.fresh()
         for module in modules_of(fresh.model):
             _widen_module(module)
+        for optimizer in {id(found): found for found in _reached(fresh.model) if isinstance(found, torch.optim.Optimizer)}.values():
+            _widen_optimizer(optimizer)
         wide: dict[int, torch.Tensor] = {}
         args, kwargs = pytree.tree_map(functools.partial(_widen, wide=wide), (fresh.args, dict(fresh.kwargs)))
         for module in (v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.nn.Module)):
@@ -193,18 +195,28 @@ def _copied_function(function: types.FunctionType, change: Callable[[Any], Any])
 def _is_state(value: Any) -> bool:
     if isinstance(value, types.ModuleType | type):
         return False
-    return any(isinstance(leaf, torch.Tensor | torch.nn.Module) for leaf in pytree.tree_leaves(value))
+    return any(isinstance(leaf, _STATE) or optimizer_behind(leaf) is not None for leaf in pytree.tree_leaves(value))
+
+
+_STATE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:  # results cannot be copied deeply: a leaf of the same numbers stands in
             memo.setdefault(id(leaf), leaf.detach().clone().requires_grad_(leaf.requires_grad))
+    if (optimizer := optimizer_behind(value)) is not None:
+        return copy.deepcopy(optimizer, memo).step
     return copy.deepcopy(original_of(value), memo)
 
 
 def _widen_module(module: torch.nn.Module) -> None:
     module._apply(_wide)
+
+
+def _widen_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    for state in optimizer.state.values():
+        state.update({name: _wide(value) for name, value in state.items() if isinstance(value, torch.Tensor)})
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:

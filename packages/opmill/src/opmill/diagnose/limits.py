@@ -1,44 +1,79 @@
-"""What this machine can do at most, measured once a process: bytes a second through memory, operations a second in a matrix product."""
+"""What a machine can do at most: bytes a second through memory and through its caches, operations a second in a matrix product.
+
+``opmill doctor`` measures and keeps that; where nobody did, it is measured once in a process that asks."""
 
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import torch
 from msgspec import Struct
 
-_COPY_BYTES = 256 << 20
-_PRODUCT_SIZE = 1024
-_ROUNDS = 5
+from opmill_runtime_cache.store import default_root
+
+_COPIES = (256 << 10, 4 << 20, 32 << 20, 256 << 20)
+"""Bytes that are read and written: within a cache of one processor, within what all share, beyond both."""
+_PRODUCTS = (256, 512, 1024)
+"""Sizes of square matrices: a busy machine does not give a large product all of itself."""
+_PATIENCE_S = 0.15
+_MOST_ROUNDS = 200
 
 
 class Limits(Struct, frozen=True):
-    """``bandwidth``: bytes a second, read and written, of a large copy. ``flops``: floating-point operations a second of a square product
-    in the element type that it was measured in."""
+    """``copies``: for numbers of bytes, ascending, the most bytes a second that are read and written where so many are. ``flops``:
+    floating-point operations a second of a product in float32."""
 
-    bandwidth: float
+    copies: tuple[tuple[int, float], ...]
     flops: float
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second through memory."""
+        return self.copies[-1][1]
+
+    def bandwidth_of(self, moved: int) -> float:
+        """Bytes a second that so many bytes can be moved with: few of them may lie in a cache."""
+        return max(speed for size, speed in self.copies if size >= moved or size == self.copies[-1][0])
 
 
 @functools.cache
-def limits_of(device: str, dtype: torch.dtype = torch.float32) -> Limits:
-    """The limits of a device; takes some tenths of a second the first time."""
+def limits_of(device: str) -> Limits:
+    """The limits of a device: those that were kept, else measured, which takes about a second."""
+    return _kept().get(_name(device)) or measured(device)
+
+
+def measured(device: str) -> Limits:
+    """The limits of a device as they are now: each the best of some rounds."""
     with torch.inference_mode():
-        numbers = torch.empty(_COPY_BYTES // 8, dtype=torch.float32, device=device).fill_(1)
-        copy = torch.empty_like(numbers)
-        bandwidth = _COPY_BYTES / _best(lambda: copy.copy_(numbers), device)
-        a = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE, dtype=dtype, device=device)
-        out = torch.empty_like(a)
-        flops = 2 * _PRODUCT_SIZE**3 / _best(lambda: torch.mm(a, a, out=out), device)
-    return Limits(bandwidth, flops)
+        copies = tuple((size, _copy_speed(size, device)) for size in _COPIES)
+        flops = max(_product_speed(size, device) for size in _PRODUCTS)
+    return Limits(copies, flops)
+
+
+def _copy_speed(size: int, device: str) -> float:
+    numbers = torch.empty(size // 8, dtype=torch.float32, device=device).fill_(1)
+    copy = torch.empty_like(numbers)
+    return size / _best(lambda: copy.copy_(numbers), device)
+
+
+def _product_speed(size: int, device: str) -> float:
+    a = torch.ones(size, size, device=device)
+    out = torch.empty_like(a)
+    return 2 * size**3 / _best(lambda: torch.mm(a, a, out=out), device)
 
 
 def _best(run: Callable[[], object], device: str) -> float:
     """Seconds of the quickest of some runs."""
     run()
-    return min(timed(run, device) for _ in range(_ROUNDS))
+    found, end = [timed(run, device)], time.perf_counter() + _PATIENCE_S
+    while len(found) < _MOST_ROUNDS and time.perf_counter() < end:
+        found.append(timed(run, device))
+    return min(found)
 
 
 def timed(run: Callable[[], object], device: str) -> float:
@@ -54,3 +89,44 @@ def wait(device: str) -> None:
     """Until an accelerator has done all that it was given; a processor has already."""
     if torch.device(device).type != "cpu":
         torch.get_device_module(device).synchronize(device)
+
+
+_KEPT = msgspec.json.Decoder(dict[str, Limits])
+
+# --- kept -----------------------------------------------------------------------------------------------------------------------------
+
+
+def keep(device: str, limits: Limits) -> bool:
+    """Keeps what was measured beside the cache, for processes to come; False where that cannot be written."""
+    try:
+        file = _file()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_bytes(msgspec.json.encode({**_kept(), _name(device): limits}))
+        os.replace(part, file)
+    except OSError:
+        return False
+    limits_of.cache_clear()
+    return True
+
+
+def _kept() -> dict[str, Limits]:
+    try:
+        return _KEPT.decode(_file().read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _file() -> Path:
+    return Path(default_root()) / "limits.json"
+
+
+def _name(device: str) -> str:
+    """What is measured: a model of a device, with as many threads as there are."""
+    if torch.device(device).type == "cpu":
+        return f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads of {os.cpu_count()}"
+    properties = getattr(torch.get_device_module(device), "get_device_name", None)
+    return str(properties(device)) if properties is not None else device
+
+
+__all__ = ["Limits", "keep", "limits_of", "measured", "timed", "wait"]

@@ -22,7 +22,7 @@ from msgspec import Struct
 from torch.utils import _pytree as pytree
 
 from ..errors import UsageValueError
-from .check import Checked, Compared
+from .check import Checked, Compared, backward_of
 
 Run = Callable[[], Any]
 """One call of what is looked at; the first one compiles, where it is the compiled way."""
@@ -239,10 +239,10 @@ def _peak(run: Run) -> int:
 
 
 def once(run: Run) -> None:
-    """A call, and the backward of what it returns where that requires grad."""
+    """A call, and the backward of what it returns where that requires grad, unless the program has taken its gradients itself."""
     results = [t for t in pytree.tree_leaves(run()) if isinstance(t, torch.Tensor) and t.requires_grad]
     if results and torch.is_grad_enabled():
-        torch.autograd.backward(results, [torch.ones_like(t) for t in results])
+        backward_of(results, [torch.ones_like(t) for t in results])
 
 
 def seconds(run: Run) -> float:

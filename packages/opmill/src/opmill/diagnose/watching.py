@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opmill_graph_ir.backend import compile_graph
-from opmill_runtime_cache.executor.reference import bind_reference
+from opmill_runtime_cache.executor import TimedExecutable, bind_reference
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
 from ..compile import compile
@@ -25,11 +23,12 @@ from ..origins import operators_in
 from ..settings import resolve_arguments
 from .copies import uncompiled
 from .costs import bytes_of, flops_of
-from .limits import Limits, limits_of, wait
+from .limits import Limits, limits_of
 from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
-
-_WARM = 3
+from .speed import device_of, seconds_of
+from .symptoms import once
+from .timing import Bound, Stepwise, Times, clocked, heard
 
 
 def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], arguments: dict[str, Any], calls: int) -> Profile:
@@ -44,62 +43,32 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
         warnings.simplefilter("ignore")
         watched = functools.partial(compile(function, backend=watching, **shape), *args, **kwargs)
         native = functools.partial(compile(function, **arguments), *args, **kwargs)
-    device = _device_of((args, kwargs))
-    once = functools.partial(function, *args, **kwargs)
-    eager = _seconds(once, calls, device)
+    device = device_of((args, kwargs))
+    eagerly = functools.partial(function, *args, **kwargs)
+    eager = seconds_of(eagerly, calls, device)
     with EagerModules(function, (args, kwargs), device) as modules:
         for _ in range(calls):
-            _once(once)
+            once(eagerly)
             modules.end_call()
-    compiled = _seconds(native, calls, device)
-    _seconds(watched, 0, device)
-    watching.begin()
-    for _ in range(calls):
-        _once(watched)
-        watching.end_call()
+    compiled = seconds_of(native, calls, device)
+    seconds_of(watched, 0, device)
+    watching.measure(lambda: once(watched), calls)
     note = "" if watching.steps else "nothing was compiled: opmill.explain says why"
     return Profile(tuple(watching.profiles()), eager, compiled, note, together(modules.seconds(), watching.rows()))
 
 
-def _seconds(run: Callable[[], Any], calls: int, device: str) -> float:
-    for _ in range(_WARM):
-        _once(run)
-    found = []
-    for _ in range(calls):
-        wait(device)
-        start = time.perf_counter()
-        _once(run)
-        wait(device)
-        found.append(time.perf_counter() - start)
-    return statistics.median(found) if found else 0.0
-
-
-def _once(run: Callable[[], Any]) -> None:
-    """A call, and the backward of what it returns where that requires grad."""
-    results = [t for t in pytree.tree_leaves(run()) if isinstance(t, torch.Tensor) and t.requires_grad]
-    if results and torch.is_grad_enabled():
-        torch.autograd.backward(results, [torch.ones_like(t) for t in results])
-
-
-def _device_of(values: Any) -> str:
-    devices = [str(t.device) for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
-    return next((d for d in devices if d != "cpu"), "cpu")
-
-
 class _Seen:
-    """A kernel or operator: what is known of it, and its seconds in the call at hand and in those before."""
+    """A kernel or operator: what is known of it, and how often it runs in a call."""
 
-    __slots__ = ("bytes", "calls", "count", "device", "dtype", "flops", "kind", "name", "now", "origin")
+    __slots__ = ("bytes", "count", "device", "flops", "key", "kind", "name", "origin")
 
-    def __init__(self, name: str, kind: str, origin: str, device: str, dtype: torch.dtype) -> None:
-        self.name, self.kind, self.origin, self.device, self.dtype = name, kind, origin, device, dtype
+    def __init__(self, key: tuple[int, int], name: str, kind: str, origin: str, device: str) -> None:
+        self.key, self.name, self.kind, self.origin, self.device = key, name, kind, origin, device
         self.bytes = self.flops = self.count = 0
-        self.now = 0.0
-        self.calls: list[float] = []
 
 
 class Watching:
-    """A backend whose plans run step by step, each step timed. ``steps``: by plan and step."""
+    """A backend whose plans tell how long their steps take. ``steps``: by plan and step."""
 
     sizes_of_data = True
 
@@ -107,44 +76,55 @@ class Watching:
         self.settings = replace(graph_options(options), cuda_graphs=False, print_after=(), cache=False, repeats=False)
         self.store, self.generators = open_store(options), loaded_generators(options)
         self.steps: dict[tuple[int, int], _Seen] = {}
-        self.plans: list[Plan] = []
-        self.on = False
+        self.plans: list[TimedExecutable] = []
+        self.times: Times = {}
+        self._stepwise: Stepwise | None = None
+        self._looks = False
 
     def __call__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         note_modules(gm)
-        binder = functools.partial(bind_reference, watch=self._watch)
-        return compile_graph(gm, inputs, options=self.settings, store=self.store, generators=self.generators, binder=binder)
+        return compile_graph(gm, inputs, options=self.settings, store=self.store, generators=self.generators, binder=self._bound)
 
-    def begin(self) -> None:
-        """Calls count from now on."""
-        self.on = True
+    def _bound(self, plan: Plan, held: Sequence[torch.Tensor], store: Any) -> Bound:
+        self.plans.append(TimedExecutable(plan, held, store))
+        return Bound(self.plans[-1], bind_reference(plan, held, store, watch=self._watch), lambda: self._looks)
 
-    def end_call(self) -> None:
-        for seen in self.steps.values():
-            seen.calls.append(seen.now)
-            seen.now = 0.0
+    def measure(self, run: Callable[[], object], calls: int) -> None:
+        """Looks at each step in a call of ``run``, and then takes their times in some more."""
+        self._looks = True
+        run()
+        self._looks = False
+        kinds = {torch.device(each.plan.device).type for each in self.plans}
+        if kinds <= {"cpu"}:
+            self.times = clocked(run, self.plans, calls)
+        elif kinds <= {"cpu", "cuda"}:
+            self.times = heard(run, self.plans, calls)
+        if not self.times:
+            self._looks, self._stepwise = True, Stepwise()
+            for _ in range(calls):
+                run()
+                self._stepwise.end_call()
+            self._looks, self.times = False, self._stepwise.found
 
     def _watch(self, plan: Plan, step: Any, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int], run: Callable[[], None]) -> None:
-        if not self.on or type(step) not in (Launch, Call):
-            run()
-            return
-        seconds = _timed(run, plan.device)
-        if not any(plan is each for each in self.plans):
-            self.plans.append(plan)
-        key = id(plan), id(step)
-        seen = self.steps.get(key)
-        if seen is None:
-            seen = self.steps[key] = self._describe(plan, step, slots, sizes)
-        seen.now += seconds
-        seen.count += not seen.calls
+        if type(step) not in (Launch, Call):
+            return run()
+        key = id(plan), next(number for number, each in enumerate(plan.steps) if each is step)
+        if self._stepwise is not None:
+            return self._stepwise.watch(plan, key[1], run)
+        run()
+        if key not in self.steps:
+            self.steps[key] = self._describe(key, plan, step, slots, sizes)
+        self.steps[key].count += 1
 
-    def _describe(self, plan: Plan, step: Launch | Call, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int]) -> _Seen:
-        dtype = next((slots[s].dtype for s in (step.slots if isinstance(step, Launch) else ()) if s in slots), torch.float32)
+    def _describe(
+        self, key: tuple[int, int], plan: Plan, step: Launch | Call, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int]
+    ) -> _Seen:
         if isinstance(step, Launch):
             name, kind = _kernel_name(step), "kernel"
         else:
             name, kind = step.op.removeprefix("aten::"), "torch"
-        seen = _Seen(name, kind, step.origin, plan.device, dtype)
+        seen = _Seen(key, name, kind, step.origin, plan.device)
         seen.bytes = bytes_of(step, slots)
         seen.flops = flops_of(step, slots, sizes) if isinstance(step, Call) else 0
         return seen
@@ -160,8 +140,9 @@ class Watching:
     def rows(self) -> Iterator[tuple[tuple[str, ...], StepProfile]]:
         """Each kernel and operator by itself, behind the modules that it does something of."""
         for seen in self.steps.values():
-            seconds, moved, flops = statistics.median(seen.calls), seen.bytes * seen.count, seen.flops * seen.count
-            share = _share(seconds, moved, flops, limits_of(seen.device))
+            seconds = statistics.median(self.times.get(seen.key) or [0.0])
+            moved, flops = seen.bytes * seen.count, seen.flops * seen.count
+            share = _share(seconds, seen, limits_of(seen.device))
             origin, modules = without_modules(seen.origin)
             yield modules, StepProfile(seen.name, seen.kind, seen.count, seconds, moved, flops, share, origin)
 
@@ -172,23 +153,11 @@ def _together(a: StepProfile, b: StepProfile) -> StepProfile:
     return StepProfile(a.name, a.kind, a.count + b.count, seconds, a.bytes + b.bytes, a.flops + b.flops, share, a.origin)
 
 
-def _share(seconds: float, moved: int, flops: int, limits: Limits) -> float:
-    return max(moved / limits.bandwidth, flops / limits.flops) / seconds if seconds else 0.0
+def _share(seconds: float, seen: _Seen, limits: Limits) -> float:
+    least = seen.count * max(seen.bytes / limits.bandwidth_of(seen.bytes), seen.flops / limits.flops)
+    return least / seconds if seconds else 0.0
 
 
 def _kernel_name(step: Launch) -> str:
     """The operators that a kernel is made of, in the order they run."""
     return operators_in([step.origin]) or f"kernel {step.kernel}"
-
-
-def _timed(run: Callable[[], None], device: str) -> float:
-    if torch.device(device).type == "cpu":
-        start = time.perf_counter()
-        run()
-        return time.perf_counter() - start
-    begin, end = (torch.Event(device, enable_timing=True) for _ in range(2))
-    begin.record()
-    run()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) / 1e3

@@ -5,3 +5,4 @@ from .native import Executable as Executable
 from .native import bind as bind
 from .reference import ReferenceExecutable as ReferenceExecutable
 from .reference import bind_reference as bind_reference
+from .timing import TimedExecutable as TimedExecutable

@@ -24,14 +24,14 @@ Executable = Callable[..., tuple[Any, ...]]
 _loading = ForkLock()
 
 
-def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
+def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, describe: Any = None) -> Executable:
     """A callable that runs ``plan``: ``executable(*inputs) -> tuple`` in the order of ``plan.outputs``.
 
     ``held`` are the plan's held inputs, in order; the executable keeps the tensor objects and reads their memory anew at each call.
     ``executable.take(list)`` is a call that empties the list of its inputs and drops each as soon as the plan is done with it.
     Safe to call from many threads at once and from within itself. Raises PlanError for an illegal plan, KernelMissing where the store lacks
     a kernel (compile it again), BindError for anything else that stands in the way. Calls raise PlanInputError (RC050-RC053) for inputs
-    that are not what the plan was compiled for.
+    that are not what the plan was compiled for. ``describe``: see ``program.lower``.
     """
     verify(plan)
     wanted = sum(type(item) is TensorInput and item.held for item in plan.inputs)
@@ -41,7 +41,7 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
     _reach_devices(plan)
     problem = _load()
     bodies = [bind(body, [], store) for body in plan.bodies]
-    program = lower(plan, held, entries, bodies) if problem is None else None
+    program = lower(plan, held, entries, bodies, describe) if problem is None else None
     if program is not None:
         return _native.Executable(program.native())
     assert problem is not None

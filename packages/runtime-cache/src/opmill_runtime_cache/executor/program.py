@@ -158,9 +158,11 @@ class _Lowering:
         return self.define(index, label, row)
 
 
-def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], bodies: Sequence[Body] = ()) -> ProgramRow:
-    """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. Raises BindError for operators and
-    names that torch lacks."""
+def lower(
+    plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], bodies: Sequence[Body] = (), describe: Any = None
+) -> ProgramRow:
+    """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. ``describe(plan, places)``: makes
+    what tells a profiler of it, of ``regions`` where nobody else does. Raises BindError for operators and names that torch lacks."""
     state = _Lowering(plan, bodies)
     key = _inputs(state)
     positions = [
@@ -199,7 +201,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], b
         tuple(state.alarms),
         exception_of("torch.OutOfMemoryError"),
         _releases(state, last),
-        functools.partial(regions, plan, (*state.places, len(state.steps))),
+        (describe or functools.partial(functools.partial, regions))(plan, (*state.places, len(state.steps))),
         visible,
     )
 

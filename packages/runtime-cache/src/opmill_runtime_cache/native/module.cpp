@@ -2,6 +2,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -139,12 +140,38 @@ PyObject* executable_touch_held(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// Begins, or ends, the timing of each step. What it took until now is forgotten where it begins.
+PyObject* executable_time_steps(PyObject* self, PyObject* on) {
+  const int wanted = PyObject_IsTrue(on);
+  if (wanted < 0) return nullptr;
+  opmill::Program& program = *reinterpret_cast<Executable*>(self)->program;
+  if (wanted) {
+    if (program.clock.empty()) program.clock.resize(program.steps.size());  // and never again: a call may be writing to it
+    std::fill(program.clock.begin(), program.clock.end(), 0.0);
+  }
+  program.timed = wanted;
+  Py_RETURN_NONE;
+}
+
+PyObject* executable_step_seconds(PyObject* self, void*) {
+  const std::vector<double>& clock = reinterpret_cast<Executable*>(self)->program->clock;
+  PyObject* result = PyTuple_New(clock.size());
+  for (size_t i = 0; result && i < clock.size(); i++) {
+    PyObject* seconds = PyFloat_FromDouble(clock[i] * 1e-6);
+    if (!seconds) Py_CLEAR(result);
+    else PyTuple_SET_ITEM(result, i, seconds);
+  }
+  return result;
+}
+
 PyMethodDef executable_methods[] = {
     {"into", opmill::contained<executable_into>, METH_VARARGS,
      "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
     {"take", opmill::contained<executable_take>, METH_O,
      "take(inputs: list) -> tuple: a call that empties the list and lets each tensor go after the step that uses it last."},
     {"held_at", opmill::contained<executable_held_at>, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
+    {"time_steps", opmill::contained<executable_time_steps>, METH_O,
+     "time_steps(on: bool): whether calls from now on note how long each step takes; those before are forgotten where it begins."},
     {"touch_held", opmill::contained<executable_touch_held>, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -152,6 +179,8 @@ PyGetSetDef executable_properties[] = {
     {"arena_bytes", opmill::contained<executable_arena_bytes>, nullptr, "Bytes of the largest arena that a call has worked in.", nullptr},
     {"instances", opmill::contained<executable_instances>, nullptr, "Idle instances kept for later calls.", nullptr},
     {"name", opmill::contained<executable_name>, nullptr, "The plan's name.", nullptr},
+    {"step_seconds", opmill::contained<executable_step_seconds>, nullptr,
+     "Seconds of each native step in all calls that were timed; empty where none was asked to be.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef executable_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Executable, call), READONLY, nullptr},

@@ -113,6 +113,8 @@ struct Program {
       releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
   PyObject* describe = nullptr;  // borrowed: () -> what a profiler is told, see `regions.cpp`
   size_t visible = 0;  // the first step that outsiders see; a run that fails behind it is not to be made again
+  bool timed = false;  // whether calls that begin now add to `clock`
+  std::vector<double> clock;  // microseconds of each step in all calls; empty until somebody asks
   std::shared_ptr<Regions> regions;  // once a profiler has watched a call; with the GIL
 };
 

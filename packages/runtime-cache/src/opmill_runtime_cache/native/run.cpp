@@ -338,13 +338,15 @@ bool Run::step(const Step& step) {
   return false;
 }
 
-template <bool kWatched>
+template <bool kWatched, bool kTimed>
 bool Run::each_step([[maybe_unused]] Watch* watch) {
   bool done = true;
   size_t release = 0;
   for (size_t i = 0; i < program_.steps.size() && done; i++) {
     if constexpr (kWatched) watch->before(static_cast<int>(i), slots_);
+    [[maybe_unused]] const double start = kTimed ? now_us() : 0;
     done = step(program_.steps[i]);
+    if constexpr (kTimed) program_.clock[i] += now_us() - start;
     if (!done) begun |= i > program_.visible || (i == program_.visible && program_.steps[i].kind == StepKind::call);
     for (; taken_ && release < program_.releases.size() && program_.releases[release].first <= static_cast<int>(i); release++)
       for (int slot : program_.releases[release].second) drop(slot);
@@ -362,9 +364,9 @@ bool Run::steps(bool without_gil, const Regions* regions) {
   bool done;
   if (regions) {
     Watch watch(*regions, program_, instance_, &released_);
-    done = each_step<true>(&watch);
+    done = each_step<true, false>(&watch);
   } else {
-    done = each_step<false>(nullptr);
+    done = program_.timed ? each_step<false, true>(nullptr) : each_step<false, false>(nullptr);
   }
   if (done && !program_.alarms.empty())
     if (const std::string problem = alarm_.watch(stream_); !problem.empty()) done = fail(nullptr, "RC048", problem);

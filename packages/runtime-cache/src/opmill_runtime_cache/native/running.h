@@ -43,7 +43,7 @@ class Run {
     return false;
   }
   bool accept(int slot, PyObject* tensor, bool held);
-  template <bool kWatched>
+  template <bool kWatched, bool kTimed>
   bool each_step(Watch* watch);
   bool step(const Step& step);
   bool define(int slot);
