@@ -186,6 +186,15 @@ def cpython(session: nox.Session) -> None:
 
 
 @nox.session
+def foreign(session: nox.Session) -> None:
+    """Tests of libraries from PyPI, compiled, against the plain run; ``-- einops timm --how tests --backend eager`` takes some, another way."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", *MODELS, *TRAINING, "expecttest", "pip")
+    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, *TRAINING_WITHOUT_DEPENDENCIES)
+    session.run("python", "benchmarks/foreign_suites.py", *session.posargs, env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"})
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation as a site in build/site, without the network; broken links and examples that do not run fail it."""
     install_wheels(session, list(PACKAGES))

@@ -69,8 +69,9 @@ class Constants:
 
 
 def parameter_name(name: str) -> str:
-    """The name of a parameter in generated text: resume functions have parameters whose names are no identifiers."""
-    return name if name.isidentifier() else "_arg" + name.replace(".", "_")
+    """The name of a parameter in generated text. Names that are no identifiers are those that compilers gave: the parameters of resume
+    functions (``.0``), variables of rewritten assert statements (``@py_assert1``)."""
+    return name if name.isidentifier() else "_arg" + re.sub(r"\W", lambda sign: "_" if sign[0] == "." else f"_{ord(sign[0]):x}_", name)
 
 
 def expression(source: Any, constants: Constants, overridden: Any = MappingProxyType({})) -> str:

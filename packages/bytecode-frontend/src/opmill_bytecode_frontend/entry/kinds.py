@@ -10,7 +10,7 @@ import torch
 
 def kind_of(module: torch.nn.Module) -> Hashable:
     """Equal for modules that one capture may serve, as far as that can be seen without knowing what is read of them: a few microseconds for
-    each module inside. Modules that contain each other are looked at once."""
+    each module inside. Modules that contain each other are looked at once. One whose ``__init__`` has not been run has no parts yet."""
     seen: dict[int, int] = {}
 
     def look(each: object) -> Hashable:
@@ -20,8 +20,8 @@ def kind_of(module: torch.nn.Module) -> Hashable:
         own = each.__dict__
         return (
             type(each),
-            *((name, look(part)) for name, part in own["_modules"].items() if part is not None),
-            *((name, tensor_kind(t)) for table in ("_parameters", "_buffers") for name, t in own[table].items()),
+            *((name, look(part)) for name, part in (own.get("_modules") or {}).items() if part is not None),
+            *((name, tensor_kind(t)) for table in ("_parameters", "_buffers") for name, t in (own.get(table) or {}).items()),
         )
 
     return look(module)

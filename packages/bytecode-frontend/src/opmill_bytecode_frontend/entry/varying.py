@@ -82,6 +82,10 @@ class Varying(Struct, frozen=True):
         found = {d: limits.get(d, Limits(asked=d in asked)) for d in sorted(chosen | asked) if d < tensor.dim()}
         return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
 
+    def moving(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        """The dimensions whose strides are not assumed. A tensor with fewer dimensions may have been found at the source, too."""
+        return frozenset(d for d in self.strides.get(source, ()) if d < tensor.dim())
+
     def is_int(self, source: Source, value: int) -> bool:
         """Whether an int found at ``source`` is symbolic."""
         return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))

@@ -530,7 +530,7 @@ def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source:
     inside = moving_inside(vm.varying, given, source, held) if is_jagged(type(given)) else None
     limits = vm.varying.dimensions(source, given, held) if inside is None else {}
     try:
-        fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()), inside=inside)
+        fake = vm.recorder.fake_of(given, source, limits, vm.varying.moving(source, given), inside=inside)
     except FakeTensorError as exc:
         vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
     value = TensorValue(fake, None, type(given), given, source)

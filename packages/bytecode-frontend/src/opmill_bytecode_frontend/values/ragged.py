@@ -34,7 +34,7 @@ def moving_inside(varying: Varying, obj: Any, source: Source, held: bool) -> dic
         rows = obj._ragged_idx - 1 if name == VALUES else 0 if name.endswith("_seqlen_tensor") else None
         if rows is not None and not varying.nothing and not held and part.size(rows) >= SMALLEST:
             limits.setdefault(rows, Limits())
-        found[name] = where, limits, varying.strides.get(where, frozenset())
+        found[name] = where, limits, varying.moving(where, part)
     return found
 
 

@@ -341,7 +341,7 @@ def tensors(vm: Interpreter, value: Value | Lazy) -> Value:
     if isinstance(value, ArrayValue):
         return value.inner
     if isinstance(value, (ListValue, TupleValue)):
-        return type(value)([tensors(vm, v) for v in value.items], value.cls)
+        return (TupleValue if isinstance(value, TupleValue) else ListValue)([tensors(vm, v) for v in value.items], value.cls)
     if isinstance(value, (SliceValue, DictValue, SymbolicNumber)):
         return value
     plain = vm.plain(value)

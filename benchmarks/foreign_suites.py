@@ -1,0 +1,276 @@
+"""The tests of libraries nobody here wrote, run plainly and with opmill compiling: what passes plainly and does not pass compiled.
+
+usage: foreign_suites.py [SUITE...] [--how HOW] [--backend NAME] [--take N] [--tests TEXT] [--limit SECONDS] [--suite-limit SECONDS] [--folder FOLDER]
+       [--json FILE] [--floor PERCENT] [--list]
+
+A suite's source distribution and its wheel come from PyPI, without their requirements, into a folder of its own below ``--folder``; nothing
+is installed in the environment. ``--take`` tests are drawn of each suite (always the same ones) and run in processes of their own; where
+one crashes or takes too long, the rest goes on in another. ``--how``: {hows}. A finding is a test that passes plainly and, compiled, does
+not, or warns of something else, or had opmill log an error that it survived. The exit status is 1 where fewer than ``--floor`` percent pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import select
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foreign_plugin import HOWS
+
+HERE = Path(__file__).resolve().parent
+PASSED = "passed"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A distribution on PyPI with its version, where its tests are (in what it installs, or else in its source distribution),
+    what else it needs, and what its tests want to find in the environment."""
+
+    version: str
+    tests: str
+    needs: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+SCIPY = ("scipy",)
+SUITES = {
+    "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
+    "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
+    "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers",)),
+    "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", *SCIPY)),
+    "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
+    "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
+    "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
+    "linear_operator": Suite("0.6.1", "test", ("mpmath", "jaxtyping", "wadler-lindig", *SCIPY)),
+    "neuraloperator": Suite("2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", *SCIPY)),
+    "normflows": Suite("1.7.3", "normflows"),
+    "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
+    "optimum-quanto": Suite("0.2.7", "test", ("ninja",)),
+    "ptwt": Suite("1.0.1", "tests", ("PyWavelets", *SCIPY)),
+    "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
+    "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("scikit-learn", "joblib", "threadpoolctl", *SCIPY)),
+    "pytorch_optimizer": Suite("4.1.0", "tests"),
+    "segmentation_models_pytorch": Suite("0.6.0", "tests"),
+    "skorch": Suite("1.4.0", "skorch/tests", ("scikit-learn", "joblib", "threadpoolctl", "tabulate", *SCIPY)),
+    "timm": Suite("1.0.31", "tests"),
+    "zuko": Suite("1.6.0", "tests"),
+}
+
+
+# --- what is run --------------------------------------------------------------------------------------------------------------------
+
+
+def pip(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", *arguments], check=True, stdout=sys.stderr)
+
+
+def fetched(folder: Path, requirement: str) -> Path:
+    """The folder into which a distribution has been installed, without what it requires."""
+    place = folder / "installed" / requirement
+    if not place.exists():
+        half = place.with_name(f"{place.name}.half")
+        pip("install", "--no-deps", "--upgrade", "--target", str(half), requirement)
+        half.rename(place)
+    return place
+
+
+def sources(folder: Path, requirement: str) -> Path:
+    """The folder of a source distribution, unpacked."""
+    place = folder / "sources" / requirement
+    if not place.exists():
+        half = place.with_name(f"{place.name}.half")
+        pip("download", "--no-deps", "--no-binary", ":all:", "-d", str(half), requirement)
+        [archive] = half.glob("*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(half, filter="data")
+        archive.unlink()
+        [unpacked] = half.iterdir()
+        unpacked.rename(place)
+        half.rmdir()
+    return place
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A suite on this machine: where pytest runs, what it is given, and what can be imported."""
+
+    folder: Path
+    tests: Path
+    path: tuple[Path, ...]
+    environment: Mapping[str, str]
+
+    @staticmethod
+    def of(name: str, folder: Path) -> Prepared:
+        suite = SUITES[name]
+        requirement = f"{name}=={suite.version}"
+        source = sources(folder, requirement)
+        installed = [fetched(folder, each) for each in (requirement, *suite.needs)]
+        inside = installed[0] / suite.tests  # tests that are installed are imported from there
+        return Prepared(source, inside if inside.exists() else source / suite.tests, (*installed, source), suite.environment)
+
+
+# --- one process --------------------------------------------------------------------------------------------------------------------
+
+
+def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, until: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What the lines of one process say; a crash or a hang of a test is an outcome of it and the end."""
+    read, write = os.pipe()
+    with tempfile.TemporaryDirectory() as folder, os.fdopen(read) as lines, tempfile.TemporaryFile() as noise:
+        empty = Path(folder) / "pytest.ini"
+        empty.write_text("[pytest]\n")
+        request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
+        request |= {"skipped": sorted(skipped), "take": arguments.take, "channel": write}
+        path = [str(HERE), *map(str, suite.path), os.environ.get("PYTHONPATH", "")]
+        environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.environment}
+        environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "1"}
+        environment["OPMILL_FOREIGN"] = json.dumps(request)
+        options = ["-q", "-p", "foreign_plugin", "-p", "no:cacheprovider", "-c", str(empty), f"--rootdir={suite.folder}"]
+        options += ["--continue-on-collection-errors", "-k", arguments.tests]
+        command = [sys.executable, "-m", "pytest", *options, str(suite.tests)]
+        child = subprocess.Popen(
+            command, pass_fds=[write], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise
+        )
+        os.close(write)
+        running = ""
+        try:
+            while True:
+                limit = min(2 * arguments.limit if running else 300, max(1, until - time.monotonic()))
+                ready, _, _ = select.select([lines.fileno()], [], [], limit)
+                line = lines.readline() if ready else None
+                if line:
+                    kind, test, details = json.loads(line)
+                    if kind == "end":
+                        if arguments.verbose:
+                            child.wait()
+                            noise.seek(0)
+                            print(noise.read()[-6000:].decode(errors="replace"), file=sys.stderr)
+                        return
+                    running = test if kind == "started" else ""
+                    if kind == "not collected":
+                        print(f"{test} cannot be collected: {details['text'].strip().splitlines()[-1]}", file=sys.stderr)
+                    elif kind != "started":
+                        yield kind, test, details
+                    continue
+                if line is None:
+                    yield "hung", running, {"text": f"no end within {limit:.0f} s"}
+                else:
+                    status = child.wait()
+                    noise.seek(0)
+                    yield "crashed", running, {"text": f"exit status {status}\n{noise.read()[-4000:].decode(errors='replace')}"}
+                return
+        finally:
+            child.kill()
+            child.wait()
+
+
+def outcomes(suite: Prepared, how: str, arguments: Any, skipped: set[str] = frozenset()) -> dict[str, tuple[str, dict[str, Any]]]:  # type: ignore[assignment]
+    """Test -> (outcome, details), in as many processes as it takes."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    until = time.monotonic() + arguments.suite_limit
+    while time.monotonic() < until:
+        before, broken = len(found), False
+        for kind, test, details in one_process(suite, how, skipped | set(found), arguments, until):
+            found[test or "the process"] = (kind, details)
+            broken = kind in ("crashed", "hung")
+        if not broken or len(found) == before:
+            break
+    return found
+
+
+# --- plainly and compiled -----------------------------------------------------------------------------------------------------------
+
+
+def difference(plain: dict[str, Any], kind: str, compiled: dict[str, Any]) -> list[tuple[str, str]]:
+    """(What differs, text) of a test that passes plainly."""
+    if kind != PASSED:
+        return [(kind, compiled["text"])]
+    ours = [text for text in compiled["warned"] if text not in plain["warned"]]
+    found = [("warned", text) for text in ours if not text.startswith(("OpmillWarning", "CaptureWarning", "GraphWarning"))]
+    found += [("not warned", text) for text in plain["warned"] if text not in compiled["warned"]]
+    found += [("fell back", text) for text in ours if "Warning: GI0" in text or "Warning: OM0" in text]
+    return found + [("internal error", text) for text in compiled["told"]]
+
+
+def compare(name: str, arguments: Any) -> dict[str, Any]:
+    suite, start = Prepared.of(name, arguments.folder), time.monotonic()
+    plain = outcomes(suite, "plain", arguments)
+    passing = {test: details for test, (kind, details) in plain.items() if kind == PASSED}
+    compiled = outcomes(suite, arguments.how, arguments, set(plain) - set(passing))
+    found: dict[str, list[tuple[str, str]]] = {}
+    counted: collections.Counter[str] = collections.Counter()
+    for test, details in passing.items():
+        kind, ours = compiled.get(test, ("not run", {"text": "the suite's time was over"}))
+        counted.update({key: int(count) for key, count in ours.get("counted", {}).items()})
+        if found_here := difference(details, kind, ours):
+            found[test] = found_here
+    if "the process" in compiled:
+        found["the process"] = [(compiled["the process"][0], compiled["the process"][1]["text"])]
+    kinds = collections.Counter(kind for kind, _ in plain.values())
+    seconds = round(time.monotonic() - start)
+    return {"suite": name, "plain": len(passing), "kinds": kinds, "found": found, "counted": counted, "seconds": seconds}
+
+
+def shown(result: dict[str, Any]) -> Iterator[str]:
+    kinds = collections.Counter(kind for each in result["found"].values() for kind, _ in each)
+    passed = result["plain"] - sum(each[0][0] in BROKEN for each in result["found"].values())
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    made = ", ".join(f"{count} {kind}" for kind, count in result["counted"].items())
+    yield f"{result['suite']:28} {passed:4} of {result['plain']:4} {result['seconds']:5} s  ({made})  {told}"
+    alike: dict[tuple[str, str], list[str]] = {}
+    for test, each in result["found"].items():
+        for kind, text in each:
+            alike.setdefault((kind, (text.strip().splitlines() or [""])[-1][:200]), []).append(test)
+    for (kind, text), tests in alike.items():
+        yield f"    {kind:14} {text}\n{'':19}{len(set(tests))} tests: {', '.join([*dict.fromkeys(tests)][:3])}"
+
+
+BROKEN = ("failed", "skipped", "slow", "crashed", "hung", "not run", "expected failure")
+
+
+def main() -> int:
+    text = (__doc__ or "").replace("{hows}", "; ".join(f"{how}: {what}" for how, what in HOWS.items()))
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", help=", ".join(SUITES))
+    parser.add_argument("--how", choices=HOWS, default="modules")
+    parser.add_argument("--backend", default="opmill")
+    parser.add_argument("--take", type=int, default=150, help="tests of a suite")
+    parser.add_argument("--tests", default="", help="only tests that pytest -k finds by this")
+    parser.add_argument("--limit", type=float, default=60, help="seconds one test may take compiled; plainly a quarter of it")
+    parser.add_argument("--suite-limit", type=float, default=1800, help="seconds one suite may take, plainly and compiled each")
+    parser.add_argument("--folder", type=Path, default=Path("build/foreign"), help="where distributions are kept")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--floor", type=float, default=98.0)
+    parser.add_argument("--verbose", action="store_true", help="show what pytest says")
+    arguments = parser.parse_args()
+    arguments.folder = arguments.folder.resolve()
+    results = []
+    for name in arguments.suites or SUITES:
+        try:
+            result = compare(name, arguments)
+        except subprocess.CalledProcessError as error:
+            print(f"{name:28} cannot be had: {error}", flush=True)
+            continue
+        results.append(result)
+        print("\n".join(shown(result)), flush=True)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(results, indent=1))
+    plain = sum(result["plain"] for result in results)
+    failed = sum(each[0][0] in BROKEN for result in results for each in result["found"].values())
+    share = 100 * (plain - failed) / max(plain, 1)
+    print(f"{plain - failed} of {plain} tests ({share:.2f}%) of {len(results)} suites pass compiled")
+    return int(share < arguments.floor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

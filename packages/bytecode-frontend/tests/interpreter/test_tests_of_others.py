@@ -1,0 +1,146 @@
+"""Programs after other people's tests, each called several times: results and exceptions are eager's, and the capture meets no error of its
+own."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from opmill_bytecode_frontend import Unsupported, capture
+from opmill_bytecode_frontend.values.base import Raised
+
+
+@pytest.fixture
+def agrees(caplog):
+    """``agrees(f, *calls)``: of each call's arguments, made anew for the plain run by ``calls``, the captured function makes the same."""
+    caplog.set_level(logging.DEBUG, "opmill.internal")
+
+    def check(f, *calls):
+        compiled = capture(f, "eager")
+        for call in calls:
+            assert outcome(compiled, call()) == outcome(f, call())
+        assert not [each for each in caplog.records if is_internal(each)], caplog.text
+
+    return check
+
+
+def outcome(f, args):
+    try:
+        return told(f(*args))
+    except Exception as exc:
+        return type(exc).__name__, re.sub("0x[0-9a-f]+", "0x", str(exc))
+
+
+def is_internal(record):
+    """Whether a log tells of an error of the capture itself; what it found that it may not do is none."""
+    return record.levelno >= logging.WARNING or (record.exc_info and not isinstance(record.exc_info[1], (Unsupported, Raised)))
+
+
+def told(value):
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        return type(value).__name__, str(value.dtype), value.tolist()
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, *map(told, value)
+    return value
+
+
+# --- assert statements as pytest writes them anew: variables whose names are no identifiers -------------------------------------------
+
+
+def rewritten(x, much):
+    assert x.sum().item() > 0
+    y = x * 2
+    assert y.shape == x.shape and torch.allclose(y, x + x), "not twice"
+    assert (y + 1).sum().item() < much, f"more than {much}"
+    return y
+
+
+def rewritten_in_a_loop(x, much):
+    for i in range(3):
+        x = x + i
+        assert x.max().tolist() < much
+        assert isinstance(x, torch.Tensor) and x.min().tolist() > 0
+    return x
+
+
+@pytest.mark.parametrize("f", [rewritten, rewritten_in_a_loop])
+def test_rewritten_assert_statements(agrees, f):
+    assert any(not name.isidentifier() for name in f.__code__.co_varnames)
+    agrees(f, *(lambda x=x, much=much: (torch.full((2,), x), much) for x in (1.0, 2.0, -1.0) for much in (100, 4)))
+
+
+# --- modules that have no parts yet -------------------------------------------------------------------------------------------------
+
+
+class Late(torch.nn.Module):
+    def __init__(self, scale):
+        self.check(scale)
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+
+    def check(self, scale):
+        if scale.item() < 0:
+            raise ValueError(f"{scale} is less than nothing")
+
+
+def made_late(x):
+    made = Late(x.sum())
+    return x * 2, sorted(made._modules), sorted(made.__dict__)
+
+
+def never_made(x):
+    late = Late.__new__(Late)
+    late.check(x.sum())
+    return x + 1, sorted(late.__dict__)
+
+
+def made_in_builtins(x):
+    made = functools.reduce(lambda before, each: [*before, Late(each)], [x.sum(), x.sum() + 1], [])
+    return x * 2, [sorted(each._modules) for each in made], list(map(Late, [x.sum() - 1]))[0].training
+
+
+def loaded(x):
+    made = pickle.loads(pickle.dumps(Late(x.sum())))
+    return x * 2, sorted(made._modules), made.training
+
+
+@pytest.mark.parametrize("f", [made_late, never_made, made_in_builtins, loaded])
+def test_modules_whose_init_has_not_been_run(agrees, f):
+    agrees(f, *(lambda x=x: (torch.full((2,), x),) for x in (1.0, 2.0, -1.0)))
+
+
+# --- tensors of another rank at the same place --------------------------------------------------------------------------------------
+
+
+def test_strides_of_more_dimensions_than_there_are(agrees):
+    def f(x):
+        return x + 1, x.dim()
+
+    x = torch.arange(24.0).reshape(4, 6)
+    agrees(f, *(lambda x=x: (x,) for x in (x, x.t(), x[:, ::2], x[:, ::3], x[0], x[0, ::2], x[0, ::3], x[0, 0], x[:, :, None], x[1, 2])))
+
+
+# --- lists that were there, as arguments of NumPy ---------------------------------------------------------------------------------
+
+
+class Kept:
+    def __init__(self):
+        self.rows = []
+
+    def more(self, row):
+        self.rows.append(row)
+        return np.stack(self.rows) * 2, np.asarray(self.rows).sum(0), np.concatenate(self.rows)
+
+
+def test_lists_that_grow_as_arrays(agrees):
+    mine, theirs = Kept(), Kept()
+    compiled = capture(Kept.more, "eager")
+    for i in range(5):
+        assert told(compiled(mine, np.full(3, float(i)))) == told(theirs.more(np.full(3, float(i))))
+    agrees(lambda rows: (rows.append(np.ones(2)), np.stack(rows))[1], *(lambda n=n: ([np.zeros(2)] * n,) for n in (1, 2, 3)))
