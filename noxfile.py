@@ -187,7 +187,7 @@ def cpython(session: nox.Session) -> None:
 
 @nox.session
 def foreign(session: nox.Session) -> None:
-    """Tests of libraries from PyPI, compiled, against the plain run; ``-- einops timm --how tests --backend eager`` takes some, another way."""
+    """Tests of libraries from PyPI, compiled, against the plain run; ``-- einops timm --how tests --backend eager`` takes some so."""
     install_wheels(session, list(PACKAGES))
     session.install("-q", *MODELS, *TRAINING, "expecttest", "pip")
     session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, *TRAINING_WITHOUT_DEPENDENCIES)
