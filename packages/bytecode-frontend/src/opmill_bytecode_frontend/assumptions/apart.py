@@ -3,7 +3,7 @@ one: what is inside of wrappers may be elsewhere, too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opmill_guards.guard import AllDistinct, SameObject
 from opmill_guards.source import Pinned
@@ -15,6 +15,8 @@ from ..values.sequence import ListValue
 from ..values.sets import SetValue
 
 if TYPE_CHECKING:
+    from opmill_guards.source import Source
+
     from ..interpretation.machine import Interpreter
     from ..values.base import Value
 
@@ -48,7 +50,7 @@ def guard_shared(vm: Interpreter) -> list[AllDistinct]:
     if not vm.recorder.inside:
         return []
     plain = [(v.obj, v.source) for v in vm.recorder.by_fake.values() if v.obj is not None and v.scalar is None]
-    places: dict[int, list[Any]] = {}
+    places: dict[int, list[Source]] = {}
     for tensor, source in [*vm.recorder.inside, *plain]:
         places.setdefault(id(tensor), []).append(source)
     for sources in places.values():

@@ -17,6 +17,8 @@ from opmill_guards.tree import GuardSet
 from ..values.base import Value
 
 if TYPE_CHECKING:
+    from opmill_guards.guard import Guard
+
     from ..codegen.rebuild import Rebuilder
 
 PREFIX = "asked."
@@ -37,10 +39,10 @@ class Expected:
     """Says whether the results are what captured code assumes. ``guards`` is known when the capture ends."""
 
     def __init__(self) -> None:
-        self.guards: list[object] = []
+        self.guards: list[Guard] = []
         self._check: Any = None
 
-    def complete(self, guards: list[Any], names: list[str]) -> None:
+    def complete(self, guards: list[Guard], names: list[str]) -> None:
         self.guards = guards
         self._check = GuardSet(guards).native(names).check
 

@@ -4,6 +4,7 @@ buffers), and sets among the arguments."""
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +44,7 @@ class Items:
         self.items = list(items)
         self.classes = list(map(type, items))
 
-    def __call__(self, now: Any) -> bool:
+    def __call__(self, now: Iterable[object]) -> bool:
         return list(now) == self.items and list(map(type, now)) == self.classes
 
 

@@ -20,6 +20,7 @@ from ..values.objects import ObjectValue, find_in_mro
 if TYPE_CHECKING:
     from ..bytecode import Instruction
     from ..codegen.rebuild import Rebuilder
+    from ..codegen.stubs import Expressions
     from ..interpretation.frame import Frame
 
 
@@ -31,7 +32,7 @@ class Native(Struct):
     pops: int
     results: list[str | None] = []
     condition: tuple[str, list[str | None], list[str | None]] | None = None
-    target: Any = None
+    target: Instruction | None = None
     """Where a branch goes if not to the instruction's own target."""
     ends: bool = False
     """Whether nothing comes after the statements: they raise."""
@@ -39,7 +40,7 @@ class Native(Struct):
     """Whether the functions that the statements call are offered to be captured."""
 
 
-Returned = Callable[[object, object, object, str], Native]
+Returned = Callable[["Frame", "Instruction", "Expressions", str], Native]
 """(the frame that called, its instruction, the expressions there, the expression that runs the callee to its end) -> the rest of the
 instruction."""
 
@@ -238,7 +239,7 @@ def stepped(frame: Frame, ins: Instruction, r: Rebuilder, called: str) -> Native
     return turn(frame, ins, r, lines, item, end)
 
 
-def turn(frame: Frame, ins: Instruction, r: Any, statements: list[str], item: str, end: str) -> Native:
+def turn(frame: Frame, ins: Instruction, r: Expressions, statements: list[str], item: str, end: str) -> Native:
     """The branch of FOR_ITER: the iterator stays on the stack under the item, or the loop ends."""
     # From 3.12 on the loop's end is reached past instructions that take the iterator off: it is never passed on.
     skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)

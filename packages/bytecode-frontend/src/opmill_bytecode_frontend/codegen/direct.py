@@ -109,7 +109,7 @@ class Parts:
         return items
 
 
-KINDS: dict[type, Callable[[Parts, Any], int]] = {
+KINDS: dict[type, Callable[..., int]] = {
     Lazy: Parts.lazy,
     ConstantValue: Parts.constant,
     TensorValue: Parts.tensor,
@@ -120,7 +120,7 @@ KINDS: dict[type, Callable[[Parts, Any], int]] = {
 }
 
 
-def direct_call(r: Rebuilder, result: object, inputs: list[object], graph: Any, failed: Callable[..., object]) -> object:
+def direct_call(r: Rebuilder, result: object, inputs: list[object], graph: Callable[..., object], failed: Callable[..., object]) -> object:
     """The ``DirectCall`` of a function whose result is ``result``; None where the result takes Python to make. ``inputs``: the sources that
     the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same,
     and what is called with the exception and the inputs where that one raises."""

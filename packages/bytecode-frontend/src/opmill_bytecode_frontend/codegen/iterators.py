@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from typing import Any, Callable
 
 from ..breaks.bodies import suspended
@@ -34,7 +35,7 @@ def generator(r: Rebuilder, value: GeneratorValue) -> str:
     return name
 
 
-def begun(function: Any, *args: object) -> object:
+def begun(function: Callable[..., Generator[object, object, object]], *args: object) -> object:
     """A generator that has come to its first yield."""
     made = function(*args)
     next(made)
@@ -86,7 +87,7 @@ def is_of_program(value: Value) -> bool:
     return table.source is not None and table.real() is not MISSING and type(table.real()) is not table.python_type()
 
 
-def go_ahead(iterator: Any, steps: int) -> None:
+def go_ahead(iterator: Iterator[object], steps: int) -> None:
     """Takes ``steps`` items of an iterator."""
     for _ in range(steps):
         next(iterator)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import torch
 
@@ -45,15 +46,18 @@ from ..values.varying import VaryingNumber
 from .sources import Constants, Stub, expression, is_single
 
 if TYPE_CHECKING:
+    from opmill_guards.source import Source
+
     from ..interpretation.machine import Interpreter
 
 
-Builder = Callable[["Rebuilder", Any], str]
+Builder = Callable[..., str]
+B = TypeVar("B", bound=Builder)
 BUILDERS: dict[type, Builder] = {}
 
 
-def rebuilds(*kinds: type) -> Callable[[Builder], Builder]:
-    def add(builder: Builder) -> Builder:
+def rebuilds(*kinds: type) -> Callable[[B], B]:
+    def add(builder: B) -> B:
         for kind in kinds:
             BUILDERS[kind] = builder
         return builder
@@ -123,7 +127,7 @@ class Rebuilder:
             else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
         )
 
-    def computed(self, text: str, sources: Any) -> str:
+    def computed(self, text: str, sources: Iterable[Source]) -> str:
         """Python that computes a number before the graph."""
         return f"({written(text, [self.source(source) for source in sources], self.constants.name)})"
 
@@ -186,7 +190,7 @@ class Rebuilder:
         known = program_hash(hashed)
         return plain if known is None else f"{self.constants.name(store_known)}({table}, {self.expr(key)}, {self.expr(item)}, {known})"
 
-    def list(self, values: list[Any]) -> str:
+    def list(self, values: Iterable[object]) -> str:
         return ", ".join(self.expr(v) for v in values)
 
 
@@ -399,7 +403,7 @@ def method(r: Rebuilder, value: MethodValue) -> str:
 
 
 @rebuilds(BuiltinMethod, TensorMethod, BuiltinConstantMethod)
-def builtin_method(r: Rebuilder, value: Any) -> str:
+def builtin_method(r: Rebuilder, value: BuiltinMethod | TensorMethod | BuiltinConstantMethod) -> str:
     return f"({r.expr(value.owner)}).{value.name}"  # 3.bit_length is no expression
 
 
@@ -465,7 +469,7 @@ def ragged_size(r: Rebuilder, value: RaggedSize) -> str:
 class NumberOfData(SymbolicNumber):
     """A number that only data tell; ``name`` is its symbol's."""
 
-    def __init__(self, number: object, name: str) -> None:
+    def __init__(self, number: Any, name: str) -> None:
         super().__init__(number)
         self.name = name
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from opmill_guards.guard import Is
 
@@ -163,7 +164,7 @@ def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) ->
     replay_slots(r, value, stores)
 
 
-KINDS: dict[type, Any] = {
+KINDS: dict[type, Callable[..., None]] = {
     ListValue: replay_list,
     DictValue: replay_dict,
     SetValue: replay_set,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import sys
 import types
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, Referent, TensorProperty, TypeOf
 
 from ..values.constant import LITERALS
+
+if TYPE_CHECKING:
+    pass
 
 
 class Stub(Struct, frozen=True):
@@ -74,7 +78,7 @@ def parameter_name(name: str) -> str:
     return name if name.isidentifier() else "_arg" + re.sub(r"\W", lambda sign: "_" if sign[0] == "." else f"_{ord(sign[0]):x}_", name)
 
 
-def expression(source: Any, constants: Constants, overridden: Any = MappingProxyType({})) -> str:
+def expression(source: Any, constants: Constants, overridden: Mapping[Any, type] = MappingProxyType({})) -> str:
     """The Python expression that reads a source. ``overridden``: sources of objects whose class has a
     ``__getitem__`` of its own, and the builtin class whose one is meant."""
     kind = type(source)

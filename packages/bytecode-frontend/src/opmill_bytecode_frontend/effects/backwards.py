@@ -33,7 +33,7 @@ class Backward:
     wrote, ``reads`` what it read; ``place``: where the graph may end before its forward;
     ``namespace``: that of the module where it is used."""
 
-    def __init__(self, name: str, forward: Region, record: Record, place: int, namespace: Mapping[str, object]) -> None:
+    def __init__(self, name: str, forward: Region, record: Record, place: int | None, namespace: Mapping[str, object]) -> None:
         self.name = name
         self.namespace = namespace
         self.forward = forward
@@ -41,11 +41,11 @@ class Backward:
         self.place = place
         self.again = True
         """Whether it can be recorded again: its forward is in no body."""
-        self.reads: list[tuple[object, object, str]] = []
+        self.reads: list[tuple[object, Any, str]] = []
         self.drawn: object = None
-        self.saved: list[tuple[object, int]] = []
+        self.saved: list[tuple[torch.Tensor, int]] = []
         """What autograd keeps for it, with how often that had been written: it refuses a backward that would read something else."""
-        self.unsaved: list[object] = []
+        self.unsaved: list[torch.Tensor] = []
         """Other tensors of the forward that it reads."""
         self.ran = False
         """Whether captured code has gone backward since."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..assumptions.asked import is_asked
 from ..errors import Unsupported
 from ..values.base import Value
+
+if TYPE_CHECKING:
+    from ..assumptions.asked import Asked
+    from .backwards import Backward
 
 
 class Effects:
@@ -24,13 +28,13 @@ class Effects:
         self.globals: dict[tuple[int, str], tuple[dict[str, object], str, Value | None]] = {}
         self.attributes: dict[tuple[int, str], tuple[type, str, object, Value | None, bool]] = {}
         self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
-        self.asked: list[Any] = []
+        self.asked: list[Asked] = []
         self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
         self.first: object = None
         """The one of ``calls`` that, with those before it, comes before all other changes."""
-        self.backwards: list[Any] = []
+        self.backwards: list[Backward] = []
         """Those of the program's own that are parts of the graph (`effects.backwards`)."""
-        self.reads: list[Any] | None = None
+        self.reads: list[tuple[object, Any, str]] | None = None
         """What a backward that is being recorded has read."""
 
     def mutated(self, value: Value) -> None:
@@ -66,7 +70,7 @@ class Effects:
         return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)
 
 
-def warn_at(message: Any, category: type[Warning] | None, filename: str, lineno: int, namespace: dict[str, Any]) -> None:
+def warn_at(message: str | Warning, category: type[Warning] | None, filename: str, lineno: int, namespace: dict[str, Any]) -> None:
     """The warning that a call of ``warnings.warn`` in that line gives, shown as often as that one would be."""
     registry = namespace.setdefault("__warningregistry__", {})
     category = type(message) if isinstance(message, Warning) else category or UserWarning

@@ -7,13 +7,17 @@ follows."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from msgspec import Struct
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 class OpenLabel(Struct, eq=False):
@@ -61,11 +65,11 @@ class Labels:
 # ---- what runs ---------------------------------------------------------------------------------------------------------------
 
 
-def enter_region(region: Any) -> None:
+def enter_region(region: AbstractContextManager[object]) -> None:
     region.__enter__()
 
 
-def leave_region(region: Any) -> None:
+def leave_region(region: AbstractContextManager[object]) -> None:
     region.__exit__(None, None, None)
 
 
@@ -109,7 +113,7 @@ def labelled(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return module
 
 
-def _path(labels: Any, label: int) -> tuple[int, ...]:
+def _path(labels: Sequence[tuple[str, int]], label: int) -> tuple[int, ...]:
     """The label and those around it, the outermost first."""
     path: tuple[int, ...] = ()
     while label >= 0:
@@ -120,7 +124,7 @@ def _path(labels: Any, label: int) -> tuple[int, ...]:
 class _Shown:
     """The graph with its labels, as far as it is written. ``inside``: by node the labels around it."""
 
-    def __init__(self, inside: list[tuple[int, ...]], labels: Any) -> None:
+    def __init__(self, inside: list[tuple[int, ...]], labels: Sequence[tuple[str, int]]) -> None:
         self.inside, self.labels = inside, labels
         self.graph = torch.fx.Graph()
         self.copies: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -138,7 +142,7 @@ class _Shown:
         self.opened = max(self.opened, opened)
         self.close(self.inside[position] or later.intersection(self.records))
 
-    def close(self, kept: Any) -> None:
+    def close(self, kept: Container[int]) -> None:
         for number in [n for n in reversed(self.records) if n not in kept]:
             self.graph.call_function(_leave, (self.records.pop(number),))
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import types
 import warnings
-from typing import Any, Callable, Hashable
+from typing import TYPE_CHECKING, Any, Callable, Hashable
 
 import torch
 from msgspec.structs import replace
@@ -41,6 +41,13 @@ from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
 from .turns import Turns
 from .varying import Seen
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from opmill_guards._native import Entry
+
+    from ..interpretation.machine import Interpreter
+
 log = logging.getLogger("opmill.internal")
 #: For how many kinds of modules among its arguments one function is compiled: that often the limit for one of them.
 MOST_KINDS = 4
@@ -73,11 +80,11 @@ class Context:
         backend: Backend,
         fullgraph: bool,
         options: CaptureOptions,
-        on_translation: Any,
-        on_break: Any,
+        on_translation: Callable[[Translation], object] | None,
+        on_break: Callable[[Unsupported], object] | None,
         dynamic: bool | None = None,
-        on_recapture: Any = None,
-        watched_by: Any = None,
+        on_recapture: Callable[[types.FunctionType, list[Any]], object] | None = None,
+        watched_by: Callable[[Callable[[], str]], AbstractContextManager[object]] | None = None,
     ) -> None:
         self.backend = backend
         self.dynamic = dynamic
@@ -89,15 +96,15 @@ class Context:
         self.on_break = on_break
         self.on_recapture = on_recapture
         self.watched_by = watched_by
-        self.attempts: list[Any] = []
+        self.attempts: list[Interpreter] = []
         """Interpreters of the capture that is running."""
-        self.stand_in: Callable[[object], Any] = getattr(backend, "stand_in", lambda function: None)
+        self.stand_in: Callable[[object], Callable[..., object] | None] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
-        self._compiled: dict[object, object] = {}
+        self._compiled: dict[object, CompiledFunction] = {}
         self.turns = Turns()
 
-    def compiled(self, fn: types.FunctionType) -> Any:
+    def compiled(self, fn: types.FunctionType) -> CompiledFunction:
         """The captured form of a callee."""
         if (known := self._compiled.get(fn)) is not None:
             return known
@@ -195,13 +202,13 @@ class Capture:
         """Before a second call. The last capture that the limit allows does not depend on a text that was another at each."""
         return Seen(self.context.dynamic, self.context.may_break, max(self.context.options.recompile_limit - 2, 1))
 
-    def is_full(self, compiled: Any, kinds: tuple[Hashable, ...]) -> bool:
+    def is_full(self, compiled: CompiledFunction, kinds: tuple[Hashable, ...]) -> bool:
         """Whether as many entries were made as the limit allows. Some kinds of modules have it each for its own, as if there were a
         function for each: the layers of a network that differ in size."""
         limit = self.context.options.recompile_limit
         return self.compiled_for[kinds] >= limit or len(compiled.entries) >= MOST_KINDS * limit
 
-    def on_miss(self, compiled: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
+    def on_miss(self, compiled: CompiledFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object] | Entry:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
         others."""
         if self.eager:
@@ -209,7 +216,7 @@ class Capture:
         with intercept(None), collector_paused():
             return self._target(compiled, args, kwargs)
 
-    def _target(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object]:
+    def _target(self, compiled: CompiledFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object] | Entry:
         context = self.context
         try:
             bound = bind_real(self.fn, args, kwargs)
@@ -268,7 +275,7 @@ class Capture:
             self.compiled_for[kinds] += 1
             return entry
 
-    def _watched(self) -> Any:
+    def _watched(self) -> AbstractContextManager[object]:
         """Who wants to is told meanwhile what the capture has come to."""
         context = self.context
         if context.watched_by is None:
@@ -280,7 +287,7 @@ class Capture:
 
         return context.watched_by(come_to)
 
-    def is_to_wait(self, compiled: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    def is_to_wait(self, compiled: CompiledFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """Whether the program's stance is that this call runs as it is. Raises RuntimeError where it is that none may have to be
         captured."""
         stance = current_stance()
@@ -290,14 +297,14 @@ class Capture:
         first, self.called = not self.called, True
         return stance in NEVER or (stance in LATER and first)
 
-    def forget(self, compiled: Any) -> None:
+    def forget(self, compiled: CompiledFunction) -> None:
         compiled.clear()
         self.eager, self.instead, self.called = False, self.fn, False
         self.seen = self.nothing_seen()
         self.compiled_for.clear()
         self.warned.clear()
 
-    def _raises(self, reason: Raised | RecursionError) -> Callable[..., object]:
+    def _raises(self, reason: Raised | RecursionError) -> Callable[..., object] | Entry:
         """The function raises for these arguments, and no graph can end before, or the stack has no room left for a capture: it runs as it
         is, in the end without being captured first."""
         self.raised += 1
@@ -374,7 +381,7 @@ class Capture:
             self.seen.failed = self.seen.symbolic()
             return fixed
 
-    def _learns(self, compiled: Any, guard: Any) -> None:
+    def _learns(self, compiled: CompiledFunction, guard: Any) -> None:
         """Says once that graphs do not depend from now on on what was another text, set or object at each call."""
         source, code = plainly(str(guard.source)), self.fn.__code__
         hint = remedy(guard)
@@ -385,7 +392,7 @@ class Capture:
             stacklevel=5,
         )
 
-    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def _limit(self, compiled: CompiledFunction, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         everything = len(compiled.entries) >= MOST_KINDS * self.context.options.recompile_limit
         self.eager = not kinds or everything
         if kinds in self.warned or (everything and self.warned):
@@ -414,11 +421,11 @@ def capture(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     options: CaptureOptions | None = None,
-    on_translation: object = None,
-    on_break: object = None,
-    on_recapture: object = None,
-    watched_by: object = None,
-) -> Any:
+    on_translation: Callable[[Translation], object] | None = None,
+    on_break: Callable[[Unsupported], object] | None = None,
+    on_recapture: Callable[[types.FunctionType, list[Any]], object] | None = None,
+    watched_by: Callable[[Callable[[], str]], AbstractContextManager[object]] | None = None,
+) -> CompiledFunction:
     """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
 
     ``fullgraph``: raise :class:`Unsupported` where the graph would break. ``dynamic``: True: sizes and ints of the
@@ -435,7 +442,7 @@ def capture(
     return CompiledFunction(fn, Capture(fn, context).on_miss)
 
 
-def parts(compiled: Any) -> list[object]:
+def parts(compiled: Any) -> list[CompiledFunction]:
     """What ``capture`` gave, and the captured forms of the callees and resume functions it came to need: all ``CompiledFunction``."""
     return [compiled, *compiled.on_miss.__self__.context.parts()]
 

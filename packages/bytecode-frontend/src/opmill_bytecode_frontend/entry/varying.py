@@ -7,7 +7,7 @@ import enum
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct, field
@@ -19,6 +19,9 @@ from opmill_guards.source import Item, Local, Source
 from ..assumptions.asked import is_asked
 from ..assumptions.contents import Holds, Items
 from ..assumptions.layouts import Laid
+
+if TYPE_CHECKING:
+    from opmill_guards._native import Entry
 
 SMALLEST = 2
 """Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
@@ -169,7 +172,7 @@ class Seen:
             rebound=frozenset(self.rebound),
         )
 
-    def note(self, entries: Iterable[Any], values: Mapping[str, object]) -> list[object]:
+    def note(self, entries: Iterable[Entry], values: Mapping[str, object]) -> list[object]:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again. Gives the guards of
         texts, sets and objects on which graphs do not depend from now on."""
         missed: set[Source] = set()

@@ -19,7 +19,7 @@ OPS = torch.ops._c10d_functional
 class Pending:
     """What a collective that was started with ``async_op=True`` gives, instead of a ``Work``: its results arrive by `wait`."""
 
-    def __init__(self, result: torch.Tensor, written: Sequence[tuple[torch.Tensor, object]]) -> None:
+    def __init__(self, result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) -> None:
         self._result: torch.Tensor | None = result
         self._written = written
 
@@ -49,7 +49,7 @@ def arrive(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) ->
         tensor.data.copy_((result if rows is None else result[rows[0] : rows[1]]).reshape(tensor.shape))
 
 
-def ended(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, object]], async_op: bool) -> Pending | None:
+def ended(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], async_op: bool) -> Pending | None:
     if async_op:
         return Pending(result, written)
     arrive(result, written)

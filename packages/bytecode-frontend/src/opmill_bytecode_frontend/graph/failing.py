@@ -28,7 +28,7 @@ UNCOUNTED = frozenset(
 )
 
 
-def may_run_again(graph: torch.fx.Graph, outside: list[Any]) -> bool:
+def may_run_again(graph: torch.fx.Graph, outside: list[torch.Tensor]) -> bool:
     """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``outside``: what
     stood for tensors that are not the graph's own when it was recorded; their versions count what was written to them, whatever view it
     went through."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,11 @@ from opmill_guards.source import Source, TensorProperty
 
 from ..messages.excerpt import Span, excerpt
 from ..values.number import Sourced, SymbolicNumber
+
+if TYPE_CHECKING:
+    from opmill_fake_tensors.symbols.index import Atom
+
+    from ..values.tensor import TensorValue
 
 _FORMS = {
     "add": "({} + {})",
@@ -34,6 +39,8 @@ _FORMS = {
 }
 """Operations of a ``Real`` as guards write them."""
 
+NodeOf = Callable[["TensorValue | SymbolicNumber"], torch.fx.Node]
+
 
 def size_of_tensor(source: Source, dim: int) -> Source:
     return TensorProperty(source, "size", dim)
@@ -42,15 +49,15 @@ def size_of_tensor(source: Source, dim: int) -> Source:
 class Numbers:
     """Size symbols of one capture and their sources."""
 
-    def __init__(self, graph: torch.fx.Graph, where: Any, spans: Mapping[str, tuple[str, Span]]) -> None:
+    def __init__(self, graph: torch.fx.Graph, where: Callable[[], str] | None, spans: Mapping[str, tuple[str, Span]]) -> None:
         self.graph, self.spans = graph, spans
         self.sizes = Sizes(where)
         self.sources: dict[str, Source] = {}
         self.computed: dict[str, tuple[str, dict[Source, object]]] = {}
         """Symbols that have no source but an expression over others, which are no ints, and the values of these."""
-        self.owners: dict[str, Any] = {}
+        self.owners: dict[str, TensorValue | SymbolicNumber] = {}
         """Symbol -> the tensor whose size it is, or the number argument itself."""
-        self.read: dict[str, Any] = {}
+        self.read: dict[str, tuple[str, int]] = {}
         """Symbol -> whether it is the size or the stride of its owner's dimension, and of which."""
         self.inside: dict[str, str] = {}
         """Symbol -> the attribute of its owner that has the size."""
@@ -85,7 +92,7 @@ class Numbers:
         """A number that ``node`` reads from a tensor."""
         self.late.setdefault(str(index_of(number)), node)
 
-    def bind_sizes(self, shape: Any, node: torch.fx.Node, node_of: object) -> None:
+    def bind_sizes(self, shape: Iterable[int | torch.SymInt], node: torch.fx.Node, node_of: NodeOf) -> None:
         """Symbols that the sizes of what ``node`` gives tell."""
         unbound = self.unbound()
         for d, size in enumerate(shape if unbound else ()):
@@ -112,18 +119,18 @@ class Numbers:
 
     # ---- nodes of the graph ----------------------------------------------------------------------------------------
 
-    def node(self, number: object, node_of: object) -> object:
+    def node(self, number: object, node_of: NodeOf) -> object:
         """A symbolic number as argument of a node: made of the inputs' sizes by Python's operators. ``node_of`` gives the input's node."""
         if type(number) is torch.SymFloat:
             return self._real(number.node.value, node_of)
         return self._index(index_of(number), node_of)
 
-    def condition(self, relation: Relation, node_of: object) -> Any:
+    def condition(self, relation: Relation, node_of: NodeOf) -> Any:
         """A relation as argument of a node."""
         compare = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge}[relation.kind]
         return self._call(compare, self._index(relation.expr, node_of), 0)
 
-    def _index(self, expr: Index, node_of: object) -> object:
+    def _index(self, expr: Index, node_of: NodeOf) -> object:
         expr = self.sizes.simplify(expr)
         if (constant := expr.constant) is not None:
             return constant
@@ -141,13 +148,13 @@ class Numbers:
         self._nodes[expr] = total
         return total
 
-    def _atom(self, atom: Any, node_of: object) -> Any:
+    def _atom(self, atom: Atom, node_of: NodeOf) -> Any:
         if isinstance(atom, str):
             return self._symbol(atom, node_of)
         function = operator.floordiv if isinstance(atom, FloorDiv) else operator.mod
         return self._call(function, self._index(atom.numerator, node_of), self._index(atom.denominator, node_of))
 
-    def _symbol(self, name: str, node_of: Any) -> object:
+    def _symbol(self, name: str, node_of: NodeOf) -> object:
         known = self.late.get(name) or self._nodes.get(name)
         if known is None and not self.is_given(name):
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
@@ -161,7 +168,7 @@ class Numbers:
             self._nodes[name] = known
         return known
 
-    def _real(self, value: object, node_of: object) -> object:
+    def _real(self, value: object, node_of: NodeOf) -> object:
         if isinstance(value, Index):
             return self._index(value, node_of)
         if not isinstance(value, Real):
@@ -190,7 +197,7 @@ class Numbers:
 
     # ---- Python text -----------------------------------------------------------------------------------------------
 
-    def text(self, number: object, read: object, name_of: Any) -> str:
+    def text(self, number: object, read: Callable[[str], str], name_of: Callable[[object], object]) -> str:
         """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other
         objects."""
         if type(number) is torch.SymFloat:
@@ -205,11 +212,13 @@ class Numbers:
             return f"({self._index_text(relation.expr, read)} {relation.kind} 0)"
         return self._index_text(index_of(number), read)
 
-    def _index_text(self, expr: Index, read: Any) -> str:
+    def _index_text(self, expr: Index, read: Callable[[str], str]) -> str:
         expr = self.sizes.simplify(expr)
         return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
 
-    def _real_text(self, value: object, read: object, written: Callable[[object], str], called: Callable[[str, list[str]], str]) -> str:
+    def _real_text(
+        self, value: object, read: Callable[[str], str], written: Callable[[object], str], called: Callable[[str, list[str]], str]
+    ) -> str:
         """``written`` turns other objects into text, ``called`` operations of texts."""
         if isinstance(value, Index):
             return self._index_text(value, read)

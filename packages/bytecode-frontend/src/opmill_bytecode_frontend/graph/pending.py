@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def attribute(owner: object, name: str) -> object:
     return getattr(owner, name, MISSING) if isinstance(raw, types.MemberDescriptorType) else raw
 
 
-def global_name(namespace: Any, name: str) -> object:
+def global_name(namespace: Mapping[str, object], name: str) -> object:
     return namespace.get(name, MISSING)
 
 

@@ -14,7 +14,7 @@ WRITTEN = ("_code", "_lineno_map", "_prologue_start")
 class _Forward:
     """``forward`` until it is asked for. Each graph module has a class of its own, which knows the module."""
 
-    def __get__(self, module: Any, owner: Any = None) -> object:
+    def __get__(self, module: torch.fx.GraphModule | None, owner: Any = None) -> object:
         of_class = module is None
         module = owner.__dict__["only"]() if of_class and "only" in owner.__dict__ else module
         if module is None:
@@ -58,11 +58,11 @@ class Recorded(torch.fx.GraphModule):
             return self.__dict__[name]
         return super().__getattr__(name)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         _ = self.code  # what is put away is this module's dictionary
         return super().__reduce__()
 
-    def __reduce_package__(self, exporter: Any) -> Any:
+    def __reduce_package__(self, exporter: torch.package.PackageExporter) -> tuple[object, ...]:
         _ = self.code
         return super().__reduce_package__(exporter)
 

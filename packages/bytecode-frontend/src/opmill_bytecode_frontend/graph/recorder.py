@@ -158,7 +158,7 @@ class Recorder:
             node = region.lift(node)
         return node
 
-    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[object]:
+    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[torch.Tensor]:
         """The tensors among what nodes of the graph being recorded stand for."""
         found = [self.fakes.get(node) for node in nodes]
         return [fake for fake in found if fake is not None]
@@ -174,7 +174,7 @@ class Recorder:
 
     def fake_of(
         self, obj: torch.Tensor, source: Source, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor, inside: Any = None
-    ) -> Any:
+    ) -> torch.Tensor:
         """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed either;
         ``size_of``: where sizes of what is at ``source`` are read; ``inside``: the same of what a jagged one is made of."""
         if inside is not None:
@@ -193,7 +193,7 @@ class Recorder:
             self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
 
-    def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, tuple[Any, Mapping[int, object], object]]) -> object:
+    def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, Any]) -> torch.Tensor:
         """The fake of a jagged input. ``parts``: of each tensor inside, where it is, and as for `fake_of`. Rows are known by the tensor
         that says where they lie: one that is inside of two inputs has one fake."""
         for name, (source, limits, moving) in parts.items():
@@ -203,7 +203,7 @@ class Recorder:
                 self.numbers.inside.update(dict.fromkeys(self.numbers.read.keys() - known, name))
         return self.context.from_tensor(obj)
 
-    def _name(self, symbol: Index, source: Source, *read: object) -> None:
+    def _name(self, symbol: Index, source: Source, *read: Any) -> None:
         [name] = symbol.symbols
         self.numbers.sources[name] = source
         self.numbers.read |= {name: read} if read else {}
@@ -397,7 +397,7 @@ class Recorder:
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
         return vm.fresh(self._guarded(vm, function, plain, named))
 
-    def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
+    def _guarded(self, vm: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
             refuse_types(function, args, kwargs)
             return self.remembered.call(function, args, kwargs)

@@ -21,7 +21,7 @@ class Undoing(Struct, eq=False):
     before; ``failing``: says whether the function runs in its place."""
 
     graph: Callable[..., object]
-    drawn: Sequence[Any]
+    drawn: Sequence[torch.Generator | torch.device]
     written: Sequence[int]
     failing: Failing
     always: Sequence[torch.Generator] = ()
@@ -71,7 +71,7 @@ class Copy:
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
 
 
-def generators(drawn: Sequence[Any]) -> list[torch.Generator]:
+def generators(drawn: Sequence[torch.Generator | torch.device]) -> list[torch.Generator]:
     """Those of devices, and those of the program; none of a device whose work is being recorded, which refuses to tell its state."""
     found = []
     for each in drawn:
@@ -87,7 +87,7 @@ def generators(drawn: Sequence[Any]) -> list[torch.Generator]:
     return found
 
 
-def copied(graph: torch.fx.Graph, inputs: Sequence[Any], outside: Sequence[Any]) -> list[int]:
+def copied(graph: torch.fx.Graph, inputs: Sequence[Any], outside: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the inputs that a graph writes to, where writing them again from a copy is all that it takes to begin anew. ``inputs``:
     what is tracked for each; ``outside``: what stands for tensors that are not the graph's own."""
     if not all(is_harmless(node) or is_counted_write(node) for node in graph.nodes):

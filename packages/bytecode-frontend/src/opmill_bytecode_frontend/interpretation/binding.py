@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..values.base import Lazy, Machine, Value
@@ -63,7 +63,7 @@ def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> Non
     vm.throw(TypeError, f"{fn.qualname}() takes {takes} but {given}{named} {'was' if given == 1 and not by_keyword else 'were'} given")
 
 
-def fill(vm: Machine, fn: FunctionValue, out: dict[str, object], names: Sequence[str], defaults: dict[str, object], kind: str) -> None:
+def fill(vm: Machine, fn: FunctionValue, out: dict[str, object], names: Sequence[str], defaults: Mapping[str, object], kind: str) -> None:
     """What was not given has its default."""
     missing = [repr(name) for name in names if name not in out and name not in defaults]
     if missing:

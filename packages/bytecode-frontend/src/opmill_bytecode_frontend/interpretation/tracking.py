@@ -444,7 +444,7 @@ def traceback(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 
 @tracks(types.CellType)
-def cell(vm: Interpreter, obj: object, source: Source | None) -> Value:
+def cell(vm: Interpreter, obj: types.CellType, source: Source | None) -> Value:
     return CellValue(obj=obj, source=by_structure(vm, obj, source) or Pinned(obj, "cell"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any, Callable, Hashable
 
 import torch
@@ -42,7 +43,7 @@ def is_symbolic(fake: torch.Tensor) -> bool:
     return any(type(n) is not int for n in (*fake.shape, *fake.stride()))
 
 
-def sizes_now(numbers: Any) -> tuple[int, ...]:
+def sizes_now(numbers: Iterable[Any]) -> tuple[int, ...]:
     """Sizes, or strides, as they are at this call; nothing is assumed thereby."""
     return tuple(n if type(n) is int else n.node.hint for n in numbers)
 
@@ -52,7 +53,14 @@ class ArrayValue(Value):
     own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only,
     and stays inside."""
 
-    def __init__(self, inner: TensorValue, like: Any, obj: object = None, source: Source | None = None, stands_for: Any = None) -> None:
+    def __init__(
+        self,
+        inner: TensorValue,
+        like: Any,
+        obj: object = None,
+        source: Source | None = None,
+        stands_for: tuple[TensorValue, int] | None = None,
+    ) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
 
     def python_type(self) -> type:

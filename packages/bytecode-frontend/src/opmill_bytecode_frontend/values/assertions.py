@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from .base import Machine
 from .constant import ConstantValue
 
 if TYPE_CHECKING:
+    from ..bytecode import Instruction
     from ..interpretation.frame import Frame
 
 
@@ -60,7 +61,7 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
     return None
 
 
-def raised(instructions: list[Any], names: dict[str, object]) -> tuple[str, str | None] | None:
+def raised(instructions: Sequence[Instruction], names: dict[str, object]) -> tuple[str, str | None] | None:
     """Name and text of the builtin exception that these instructions raise at once, and nothing else; without a text where they make it."""
     steps = [ins for ins in instructions[:12] if ins.opname not in SKIPPED]
     match [(ins.opname, ins.argval) for ins in steps[:4]]:
@@ -97,7 +98,7 @@ STRAIGHT = (
 """Prefixes of instructions behind which the next one runs."""
 
 
-def goes_straight(instructions: list[Any]) -> bool:
+def goes_straight(instructions: Sequence[Instruction]) -> bool:
     """Whether these end in a raise whatever happens, without storing anything before."""
     end = next((ins for ins in instructions if not ins.opname.startswith(STRAIGHT)), None)
     return end is not None and end.opname == "RAISE_VARARGS" and end.argval == 1

@@ -142,7 +142,7 @@ class Value:
     The slots of Python's data model are methods here: ``m_<name>`` is the builtin method ``<name>`` of the value's type."""
 
     source: Any = None  # a Source or None: checked by whoever reads it
-    symbolic = False
+    symbolic: bool | str = False
     """Whether it is a number whose value is not assumed unless somebody asks for it as a constant."""
 
     def python_type(self) -> type:

@@ -63,7 +63,7 @@ class ClassValue(KnownObject):
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         """``type.__getattribute__``."""
-        cls = self.obj
+        cls: Any = self.obj
         metaclass: type = type(cls)
         meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
         if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):

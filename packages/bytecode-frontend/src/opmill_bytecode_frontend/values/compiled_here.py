@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Hashable
+from collections.abc import Callable
+from typing import Hashable
 
 from opmill_guards import CompiledFunction
 
@@ -25,7 +26,7 @@ class CompiledHere(Value):
         self.given = given
 
     def python_type(self) -> type:
-        own: Any = self.model.python_type()
+        own = self.model.python_type()
         if isinstance(self.model, ModuleValue):
             return getattr(sys.modules.get(TORCH), "OptimizedModule", own) if self.is_torchs() else own
         if self.is_torchs() or isinstance(self.model, MethodValue):
@@ -67,7 +68,7 @@ class CompiledHere(Value):
 class CompilerHere(Value):
     """``maker(**given)``, a decorator."""
 
-    def __init__(self, maker: object, given: dict[str, Value], compile: Any) -> None:
+    def __init__(self, maker: object, given: dict[str, Value], compile: Callable[..., Value]) -> None:
         self.maker = maker
         self.given = given
         self.compile = compile

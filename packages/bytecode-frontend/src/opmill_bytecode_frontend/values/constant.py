@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Callable
 
 from opmill_guards.source import Source
@@ -118,7 +119,7 @@ class ConstantValue(Value):
             vm.throw_real(exc)
         return vm.iterate(vm.fresh(items))
 
-    def walk(self, items: Any, kind: type) -> Value:
+    def walk(self, items: Sequence[object], kind: type) -> Value:
         """An iterator over items that are made when they are asked for."""
 
         def read(vm: Machine, i: int) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 import torch
 
@@ -13,6 +13,9 @@ from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .floating import OF_DATA, FloatNumber
 from .number import SymbolicNumber
+
+if TYPE_CHECKING:
+    pass
 
 ARITHMETIC = ("__add__", "__sub__", "__mul__", "__truediv__")
 POWERS = ("__pow__", "__rpow__")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from opmill_guards.source import Source
@@ -49,7 +49,7 @@ class DequeValue(ListValue):
             del self.items[: len(self.items) - self.maxlen]
         return super().changed(vm)
 
-    def walk(self, kind: type, position: Any) -> Value:
+    def walk(self, kind: type, position: Callable[[int], int]) -> Value:
         """An iterator that gives the item at ``position(i)`` and notices changes."""
         version = self.version
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Hashable, NoReturn
+from typing import TYPE_CHECKING, Hashable, NoReturn
 
 from opmill_guards.source import Attr, Source
 
@@ -35,7 +35,7 @@ class Passage:
     """A frame that an exception came up in or came through, and where; ``outermost``: it is that of the captured function itself."""
 
     code: types.CodeType
-    globals: dict[str, Any]
+    globals: dict[str, object]
     position: object
     outermost: bool
 
@@ -215,7 +215,7 @@ class TracebackValue(Value):
     """A traceback: of an exception that was raised in captured code (``raised``), or one of before the call. It is passed on as it is; what
     it holds is for the program itself to look at, after a graph that ends where the exception came up."""
 
-    def __init__(self, raised: Value | None = None, obj: Any = MISSING, source: Source | None = None) -> None:
+    def __init__(self, raised: Value | None = None, obj: object = MISSING, source: Source | None = None) -> None:
         self.raised = raised
         self.obj = obj
         self.source = source

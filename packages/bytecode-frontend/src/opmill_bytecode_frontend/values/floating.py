@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from typing import Any, Callable, Hashable
+from typing import Callable, Hashable
 
 from opmill_guards.guard import Equals, SizeRelation
 from opmill_guards.source import Source, TensorProperty
@@ -20,7 +20,7 @@ ARITHMETIC: dict[str, tuple[str, Callable[[object, object], object]]] = {
     "__floordiv__": ("//", operator.floordiv), "__mod__": ("%", operator.mod),
 }  # fmt: skip
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
-UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
+UNARY: dict[str, tuple[str, Callable[[float], float]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
 ITSELF = ("__pos__", "__float__")
 WHOLE: dict[str, tuple[str, Callable[[float], int]]] = {
     "__int__": ("math.trunc", math.trunc), "__trunc__": ("math.trunc", math.trunc), "__floor__": ("math.floor", math.floor),
@@ -29,7 +29,7 @@ WHOLE: dict[str, tuple[str, Callable[[float], int]]] = {
 """What gives an int: one that is not assumed either."""
 ANSWERED = frozenset({*WHOLE, *UNARY, *ITSELF, *COMPARISONS, *ARITHMETIC, *REFLECTED, "__divmod__"})
 """Methods that are answered without assuming the value."""
-OF_DATA: Any = "of data"
+OF_DATA = "of data"
 """What ``symbolic`` is of numbers that only data tell."""
 OF_MATH = re.compile(r"math\.(\w+)\(")
 LARGEST = 64
@@ -109,7 +109,7 @@ class FloatNumber(Value):
         text, sources = self.joined(other, template)
         return FloatNumber(self.vm, value, text, sources, operations)
 
-    def applied(self, function: Any) -> FloatNumber:
+    def applied(self, function: Callable[[float], float]) -> FloatNumber:
         """A function of ``math`` of it that is known to give a float."""
         return FloatNumber(self.vm, function(self.value), f"math.{function.__name__}({self.text})", self.sources, self.operations + 1)
 

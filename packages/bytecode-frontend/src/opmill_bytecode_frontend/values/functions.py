@@ -6,6 +6,7 @@ import decimal
 import operator
 import types
 import weakref
+from collections.abc import Sequence
 from typing import Any, Hashable, NoReturn
 
 from opmill_guards.guard import Predicate
@@ -20,7 +21,7 @@ from .sequence import TupleValue
 class CellValue(Value):
     """A closure cell; one of before the call reads its contents lazily."""
 
-    def __init__(self, content: object = MISSING, obj: Any = None, source: Source | None = None) -> None:
+    def __init__(self, content: Value | Lazy = MISSING, obj: types.CellType | None = None, source: Source | None = None) -> None:
         self.content = content
         self.settled_at: int | None = None
         """Where a hook was made a part of the graph that reads it when the backward runs: what it holds may not change from there on."""
@@ -42,7 +43,7 @@ class CellValue(Value):
             self.content = vm.wrap(content, CellContents(self.source))
         return self.content
 
-    def set(self, vm: Machine, value: object) -> None:
+    def set(self, vm: Machine, value: Value | Lazy) -> None:
         if self.settled_at is not None:
             vm.unsupported("FE033", "a variable that the hook of a tensor reads", "it changes before the backward", place=self.settled_at)
         self.content = value
@@ -71,9 +72,9 @@ class FunctionValue(Value):
         globals_: dict[str, object],
         name: str,
         qualname: str = "",
-        defaults: Any = (),
+        defaults: Sequence[object] = (),
         kwdefaults: dict[str, Any] | None = None,
-        closure: Any = (),
+        closure: Sequence[Any] = (),
         obj: types.FunctionType | None = None,
         source: Source | None = None,
         annotations: Any = None,

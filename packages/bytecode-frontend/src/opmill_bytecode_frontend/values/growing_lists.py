@@ -16,10 +16,10 @@ class GrowingList(ListValue):
     """A history or a cache that gets longer with each call is one list for guards as long as its length does not matter. Whoever looks at
     ``items`` assumes the length; from then on it is a list like any other."""
 
-    def __init__(self, vm: Machine, source: Source | None, obj: list[Any]) -> None:
+    def __init__(self, vm: Machine, source: Source | None, obj: list[object]) -> None:
         self.vm = vm
         self.source = source
-        self.obj: list[Any] = obj
+        self.obj: list[object] = obj
         self.appended: list[Value] = []
         self.from_end: dict[int, Value] = {}
         """Items of before the call by their place counted from the end, from 1 on."""

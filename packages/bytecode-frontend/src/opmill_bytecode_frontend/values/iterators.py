@@ -171,7 +171,7 @@ class GeneratorValue(IteratorValue):
         self.advance = advance
         self.finished = False
         self.running = False
-        self.returned: Any = MISSING
+        self.returned: Value = MISSING
         self.origin: Any = None
         """The call that made it: (function, arguments, keyword arguments)."""
 

@@ -63,12 +63,12 @@ class DictValue(Value):
             vm.guard(DictKeys(self.source, tuple(self.obj)))
 
     @property
-    def known_before(self) -> dict[Any, Any]:
+    def known_before(self) -> dict[Hashable, tuple[Value, Value | Lazy]]:
         """What a dictionary of before the call held."""
         assert self.before is not None
         return self.before
 
-    def lookup(self, vm: Machine, key: object) -> Any:
+    def lookup(self, vm: Machine, key: object) -> Value:
         """The value of a hashable key, or MISSING (then guarded as absent)."""
         entry = self.items.get(key)
         if entry is None:
@@ -120,7 +120,7 @@ class DictValue(Value):
     def iterate(self, vm: Machine) -> Value:
         return self.walk(vm, lambda vm, key: self.items[key][0], type(iter({})), self)
 
-    def walk(self, vm: Machine, give: Any, kind: type, of: Value) -> Value:
+    def walk(self, vm: Machine, give: Callable[[Machine, Hashable], Value], kind: type, of: Value) -> Value:
         """An iterator over ``of`` (this dictionary or a view of it) that gives ``give(vm, key)`` and sees changes as Python's own does: it
         walks a dictionary with the same history."""
         self.guard_keys(vm)
@@ -328,7 +328,7 @@ class Names(DictValue):
         found = vm.effects.globals.get((id(self.obj), name))
         return None if found is None else (found[2],)
 
-    def lookup(self, vm: Machine, key: object) -> Any:
+    def lookup(self, vm: Machine, key: object) -> Value:
         new = self.assigned(vm, key)
         return super().lookup(vm, key) if new is None else MISSING if new[0] is None else new[0]
 

@@ -6,7 +6,7 @@ import re
 import sys
 import types
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules import module as torch_module
@@ -22,6 +22,11 @@ from .constant import ConstantValue
 from .functions import MethodValue
 from .mapping import DictValue
 from .objects import ObjectValue, bind_descriptor, find_in_mro
+
+if TYPE_CHECKING:
+    from opmill_guards.source import Source
+
+    from ..interpretation.frame import Frame
 
 CALLED = ("_forward_pre_hooks", "_forward_hooks")
 CALLED_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
@@ -44,7 +49,7 @@ def runs_between(module: torch.nn.Module) -> bool:
     return any(is_disabled(getattr(hook, "__func__", hook)) for name in CALLED for hook in (found.get(name) or {}).values())
 
 
-def running_module(frame: Any) -> str:
+def running_module(frame: Frame | None) -> str:
     """The module whose code a frame runs (``layers.0``), or is called by; empty for the outermost one and outside of modules."""
     while frame is not None:
         first = frame.locals.get(frame.code.co_varnames[0]) if frame.code.co_argcount else None
@@ -62,9 +67,9 @@ def is_data_parallel(module: torch.nn.Module) -> bool:
 class ModuleValue(ObjectValue):
     """A module of before the call. It is known by its path; its class and dictionaries are guarded by the module tree guard."""
 
-    def __init__(self, obj: torch.nn.Module, source: Any) -> None:
+    def __init__(self, obj: torch.nn.Module, source: Source) -> None:
         super().__init__(type(obj), obj, source)
-        self.source: Any = source
+        self.source: Source = source
         self.path = InstanceDict(source)
         self.tables = {store: Item(self.path, store) for store in STORES}
         mro = self.cls.__mro__
@@ -117,7 +122,7 @@ class ModuleValue(ObjectValue):
         vm.guard_lookup(self.cls, None, name)
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
-    def own(self, vm: Machine, name: str) -> Any:
+    def own(self, vm: Machine, name: str) -> Value:
         """From the instance dictionary, which stays untracked until something writes to it."""
         if self._attrs is not None:
             return self._attrs.lookup(vm, name)
@@ -129,10 +134,10 @@ class ModuleValue(ObjectValue):
             return self.attrs.lookup(vm, name)
         return vm.wrap(value, Item(self.path, name))
 
-    def instance_attribute(self, vm: Machine, name: str) -> Any:
+    def instance_attribute(self, vm: Machine, name: str) -> Value:
         return self.own(vm, name)
 
-    def stored(self, vm: Machine, store: str, name: str) -> Any:
+    def stored(self, vm: Machine, store: str, name: str) -> Value:
         if self._attrs is not None:
             entry = self._attrs.items.get(store)
             if entry is not None and type(entry[1]) is not Lazy:

@@ -55,11 +55,11 @@ class WithNewData(torch.autograd.Function):
     """What a tensor holds now, whose gradient is the tensor's."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
         return data.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: object, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         return gradient, None
 
 

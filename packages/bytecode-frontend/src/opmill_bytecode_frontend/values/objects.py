@@ -6,6 +6,7 @@ import collections
 import functools
 import sys
 import types
+from collections.abc import Callable
 from typing import Any, Hashable
 
 from opmill_guards.guard import Predicate
@@ -117,7 +118,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
     return vm.wrap(result, Attr(source, name) if source is not None else Pinned(result, name))
 
 
-def read_cached_property(vm: Machine, owner: type, name: str, raw: Any, instance: Value) -> Value:
+def read_cached_property(vm: Machine, owner: type, name: str, raw: functools.cached_property[object], instance: Value) -> Value:
     """Computed once and stored in the instance dictionary (3.11 holds a lock meanwhile)."""
     vm.guard_class(owner, name, raw)
     attrs = vm.getattr(instance, "__dict__")
@@ -252,7 +253,7 @@ class ObjectValue(Value):
             )
         return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
 
-    def with_fallback(self, vm: Machine, name: str, read: Any) -> Value:
+    def with_fallback(self, vm: Machine, name: str, read: Callable[[], Value]) -> Value:
         fallback = vm.hook(self.cls, "__getattr__")
         if fallback is MISSING:
             return read()
@@ -261,7 +262,7 @@ class ObjectValue(Value):
             return from_raised
         return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
 
-    def instance_attribute(self, vm: Machine, name: str) -> Any:
+    def instance_attribute(self, vm: Machine, name: str) -> Value:
         return self.attrs.lookup(vm, name) if self.has_dict() else MISSING
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:

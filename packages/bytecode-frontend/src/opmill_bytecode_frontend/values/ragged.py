@@ -24,7 +24,7 @@ OPERATIONS = {
 REFLECTED = {f"__r{name[2:]}": name for name in OPERATIONS if name[2:-2] in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")}
 
 
-def moving_inside(varying: Varying, obj: Any, source: Source, held: bool) -> dict[str, tuple[Any, dict[int, Limits], Any]]:
+def moving_inside(varying: Varying, obj: Any, source: Source, held: bool) -> dict[str, tuple[Attr, dict[int, Limits], frozenset[int]]]:
     """Of each tensor inside of a jagged one: where it is, its symbolic dimensions, and those whose strides are not assumed. How many
     elements there are in all rows is symbolic at once, and so is how long rows are; how many rows there are, once it was seen to change."""
     found = {}

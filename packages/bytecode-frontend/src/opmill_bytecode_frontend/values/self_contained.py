@@ -6,7 +6,7 @@ import builtins
 import types
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any, Callable
+from typing import Callable
 
 _PURE = frozenset(
     "AttributeError NotImplementedError RuntimeError TypeError ValueError AssertionError dict enumerate getattr hasattr isinstance len list"
@@ -18,7 +18,7 @@ _DEEPEST = 12
 def also_read(cls: type, name: str) -> tuple[object, ...] | None:
     """What method ``name`` reads besides the attributes of its object: attributes of the class. None where it may read anything else, or
     change something."""
-    found: list[Any] = []
+    found: list[object] = []
     return tuple(found) if _follow(cls, name, found, set(), 0) else None
 
 

@@ -51,14 +51,14 @@ def times(vm: Machine, value: Value) -> int | None:
     try:
         count = value.constant()
     except NotConstant:
-        cls: Any = value.python_type()
+        cls = value.python_type()
         return whole(vm, value) if hasattr(value, "storage") and hasattr(cls, "__index__") and not hasattr(cls, "__rmul__") else None
     return count if isinstance(count, int) else None
 
 
-def backwards(items: list[Any], index: int) -> Any:
+def backwards(items: list[object], index: int) -> Iterator[object]:
     """A reversed iterator over a list whose next item is that at ``index``."""
-    made = reversed(items)
+    made: Any = reversed(items)
     made.__setstate__(index)
     return made
 
@@ -535,7 +535,7 @@ class SliceValue(Value):
             vm.throw_real(exc)
         return where
 
-    def number(self, vm: Machine, part: Value) -> Any:
+    def number(self, vm: Machine, part: Value) -> object:
         """A constant part; objects of the program are asked for their ``__index__``."""
         index = as_index(vm, part) if hasattr(part, "storage") else None
         return (part if index is None else index).constant()

@@ -16,7 +16,7 @@ SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "
 class OfHash:
     """Stands in a set where an object with this hash would."""
 
-    def __init__(self, key: Any, number: int | None) -> None:
+    def __init__(self, key: Hashable, number: int | None) -> None:
         self.key = key
         self.number = number
 
@@ -189,7 +189,7 @@ class SetValue(Value):
             return SetValue({k: v for k, v in both.items() if k in keys}, self.cls)
         return super().special(vm, name, args)
 
-    def in_place(self, vm: Machine, other: Value, update: Any) -> Value:
+    def in_place(self, vm: Machine, other: Value, update: Callable[[Machine, Value], object]) -> Value:
         """``|=`` and the like: only another set will do, and frozensets have none."""
         if self.cls is not set or not issubclass(other.python_type(), (set, frozenset, type({}.keys()), type({}.items()))):
             return ConstantValue(NotImplemented)
@@ -235,7 +235,7 @@ def to_keys(vm: Machine, value: Value) -> dict[object, Value]:
     if isinstance(value, KeyedValues):
         value.key_values(vm)
         return {k: v for k, (v, _) in value.items.items()}
-    out: dict[Any, Value] = {}
+    out: dict[Hashable, Value] = {}
     for v in vm.unpack(value):
         out.setdefault(vm.key(v), v)
     return out

@@ -174,7 +174,7 @@ class TensorValue(Value):
             return TensorMethod(self, name)
         return vm.recorder.attribute(vm, self, name)
 
-    def own(self, vm: Machine, name: str) -> Any:
+    def own(self, vm: Machine, name: str) -> Value:
         """What the program put on the object under this name, or MISSING; what a tensor has anyway is not assumed to be hidden by
         nothing."""
         if of_instances(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
@@ -306,7 +306,7 @@ class TensorValue(Value):
             return None
         if name == "item" and not dtype.is_floating_point and dtype is not torch.bool:
             return None
-        plain: Any = self.method(vm, "detach", [], {})
+        plain = self.method(vm, "detach", [], {})
         if self.fake.dim():
             plain = plain.method(vm, "reshape", [TupleValue([])], {})
         if dtype in (torch.bool, torch.float64):

@@ -6,7 +6,7 @@ says, as they do when the graph is compiled: a graph has the operators of the pr
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,11 @@ from .immutable import SETTLED
 from .objects import bind_descriptor
 from .self_contained import also_read
 
+if TYPE_CHECKING:
+    from opmill_guards.source import Source
+
+    from .tensor import TensorValue
+
 OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
 CODE = (types.FunctionType, property, classmethod, staticmethod)
 
@@ -30,7 +35,7 @@ def is_wrapped(value: object) -> bool:
     return takes_operators(type(getattr(value, "fake", None)))
 
 
-def added(vm: Machine, value: Any, name: str) -> Value:
+def added(vm: Machine, value: TensorValue, name: str) -> Value:
     """What the class or the object has under a name that tensors do not have, or have otherwise; MISSING where it is a tensor's own."""
     owner, raw = find_in_mro(value.cls.__mro__, name)
     own = raw is not MISSING and owner not in OF_TORCH
@@ -41,7 +46,7 @@ def added(vm: Machine, value: Any, name: str) -> Value:
     return of_class(vm, value, owner, name, raw) if own else MISSING
 
 
-def of_class(vm: Machine, value: Any, owner: type, name: str, raw: object) -> Value:
+def of_class(vm: Machine, value: TensorValue, owner: type, name: str, raw: object) -> Value:
     """What the program wrote is interpreted. Methods of installed packages run while the graph is recorded, as their ``__torch_dispatch__``
     does."""
     vm.guard_lookup(value.cls, owner, name)
@@ -59,7 +64,7 @@ def of_class(vm: Machine, value: Any, owner: type, name: str, raw: object) -> Va
     )
 
 
-def of_object(vm: Machine, value: Any, name: str) -> Value:
+def of_object(vm: Machine, value: TensorValue, name: str) -> Value:
     """An attribute: a tensor is one of the graph, anything else is what it is now."""
     content = getattr(value.fake, name)
     if isinstance(content, torch.Tensor):
@@ -72,7 +77,7 @@ def of_object(vm: Machine, value: Any, name: str) -> Value:
     return vm.wrap(content, Pinned(content, name))
 
 
-def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
+def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> None:
     """Assumes of a wrapper its context and the looks of the tensors inside."""
     names, context = obj.__tensor_flatten__()
     names, cls = tuple(names), type(obj)
@@ -112,7 +117,7 @@ def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
 class InstalledMethod(Value):
     """A method of a wrapper that an installed package wrote in Python."""
 
-    def __init__(self, owner: Any, name: str) -> None:
+    def __init__(self, owner: TensorValue, name: str) -> None:
         self.owner, self.name = owner, name
 
     def python_type(self) -> type:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 #: Function -> comparisons with its argument. Where they hold it gives a float, whatever else the argument is.
-DEFINED: dict[object, tuple[tuple[str, float], ...]] = {
+DEFINED: dict[Callable[[float], float], tuple[tuple[str, float], ...]] = {
     **dict.fromkeys((math.cos, math.sin, math.tan), (("__gt__", -1e300), ("__lt__", 1e300))),
     **dict.fromkeys((math.tanh, math.atan, math.asinh, math.erf, math.erfc, math.fabs, math.radians), ()),
     **dict.fromkeys((math.sinh, math.cosh), (("__gt__", -700.0), ("__lt__", 700.0))),
@@ -30,7 +30,7 @@ DEFINED: dict[object, tuple[tuple[str, float], ...]] = {
 }
 
 
-def function_of_float(vm: Interpreter, *args: Value, function: object) -> Value:
+def function_of_float(vm: Interpreter, *args: Value, function: Callable[[float], float]) -> Value:
     given = operand(vm, args[0]) if len(args) == 1 and type(args[0]) in (FloatNumber, SymbolicNumber) else None
     if not isinstance(given, FloatNumber) or not all(given.decide(comparison, bound) for comparison, bound in DEFINED[function]):
         return fold(vm, function, list(args), {})
