@@ -22,8 +22,9 @@ FILE_LINES = 600
 FUNCTION_LINES = 100
 UNCHECKED = 60
 """Lines of all packages together that mypy is told to leave alone."""
-UNTYPED = {"opmill_bytecode_frontend": 810}
-"""Lines that say ``Any``, of packages where these are to become fewer."""
+UNTYPED = {"opmill_bytecode_frontend": 300}
+"""Lines that say ``Any``, imports aside, of packages whose values are mostly objects of programs."""
+SAYS_ANY = re.compile(r"(?!\s*(?:from|import)\s).*\bAny\b")
 DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu")
 BY_TRAIT = ("opmill_graph_ir", "opmill_runtime_cache")
 """Packages that know devices by their traits; what is true of one alone stands in ``runtime_cache/devices``."""
@@ -103,7 +104,7 @@ def untyped(everything: Iterable[Package]) -> Iterator[str]:
     for package in everything:
         for name, most in UNTYPED.items():
             files = (package.folder / "src" / name).rglob("*.py")
-            count = sum(bool(re.search(r"\bAny\b", line)) for file in files for line in file.read_text().splitlines())
+            count = sum(bool(SAYS_ANY.match(line)) for file in files for line in file.read_text().splitlines())
             if count > most:
                 yield f"{name}: {count} lines with `Any`, {most} at most"
 

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator, TypeVar
 
 import torch
 from msgspec import Struct
@@ -49,23 +49,30 @@ from .values.functions import function_value
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from opmill_guards._native import DirectCall
+    from opmill_guards.guard import Guard
+    from opmill_guards.source import Source
+
+    from .entry.capture import Context
     from .graph.recorder import Recorder
+    from .values.number import SymbolicNumber
 
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
+Error = TypeVar("Error", bound=BaseException)
 OWN_FILES = __file__.removesuffix("translate.py")
 
 
 class Translation(Struct, eq=False):
     """``target``: the new function (same parameters); ``guards``: when it may be used; ``gm``: the graph (None when empty)."""
 
-    target: Callable[..., Any]
-    guards: list[Any]
+    target: types.FunctionType
+    guards: list[Guard]
     gm: torch.fx.GraphModule | None
     text: str
-    loads: Sequence[Any] = ()
+    loads: Sequence[Source] = ()
     """Sources of the tensors of modules that ``target`` is given, as one tuple in front of its arguments; nothing where there are none."""
-    direct: Any = None
+    direct: DirectCall | None = None
     """The ``DirectCall`` that does the same without Python, where the function is nothing but its graph; ``loads`` are then all its
     inputs."""
     fixed: Sequence[tuple[str, list[str]]] = ()
@@ -124,11 +131,11 @@ def state_guard() -> GlobalState:
     return global_state.capture()
 
 
-def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list[str]) -> list[Any]:
+def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list[str]) -> list[Guard]:
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
     assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
-    apart: list[Any] = [*guard_shared(vm), *kept_apart(vm)]
+    apart: list[Guard] = [*guard_shared(vm), *kept_apart(vm)]
     guards = list(vm.guards.values())
     if entry_state is not None:
         guards.insert(0, entry_state)
@@ -136,7 +143,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     for held in (True, False):
         sources = tuple(v.source for v in inputs if is_held(v) is held and not asked.is_asked(v.source))
         apart += [AllDistinct(sources)] if len(sources) > 1 else []
-    late: list[Any] = []
+    late: list[Guard] = []
     if len(inputs) > 1 and any(asked.is_asked(v.source) for v in inputs):
         late = [AllDistinct(tuple(v.source for v in inputs))]
     of_tree = list(vm.tree_guards.values())
@@ -158,7 +165,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     return guards
 
 
-def graph_module(vm: Interpreter, outputs: list[Any]) -> torch.fx.GraphModule:
+def graph_module(vm: Interpreter, outputs: Sequence[TensorValue | SymbolicNumber]) -> torch.fx.GraphModule:
     """The recorded graph as a module that returns a tuple; unused operations without effects are removed."""
     graph = vm.recorder.graph
     vm.recorder.complete_inputs()
@@ -207,7 +214,7 @@ class Ended(Struct, eq=False):
     vm: Interpreter
     rebuilder: Rebuilder
     last: list[str]
-    result: Any = None
+    result: object = None
 
 
 def end(
@@ -264,14 +271,14 @@ def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
         r.expr(generator)
 
 
-def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], strict: bool) -> Translation:
+def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable[..., object]], strict: bool) -> Translation:
     """Compile the graph and the function around it; guards are not there yet. ``strict``: a graph that fails where the function does not is
     an error."""
     vm, r = ended.vm, ended.rebuilder
     recorder = vm.recorder
     gm = direct = None
     lines: list[str] = []
-    loads: list[Any] = []
+    loads: list[Source] = []
     if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
@@ -318,7 +325,7 @@ class Counting(Struct):
     behind: list[str]
 
 
-def counting(r: Rebuilder, recorder: Recorder, loads: list[object]) -> Counting:
+def counting(r: Rebuilder, recorder: Recorder, loads: Sequence[object]) -> Counting:
     plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
     named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
     often = [v for v in plain if written(v.fake) > 1]
@@ -340,7 +347,7 @@ def is_read(value: Value) -> bool:
     return value.source is not None and not made and getattr(value, "scalar", None) is None
 
 
-def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants, loads: bool = False) -> tuple[Any, str]:
+def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants, loads: bool = False) -> tuple[types.FunctionType, str]:
     """A function with the parameters of ``fn`` (``loads``: and one in front of them) and these statements; it prints as what it is."""
     code = fn.__code__
     signature = signature_text(code, loads)
@@ -409,9 +416,9 @@ def bind_real(fn: types.FunctionType, args: tuple[object, ...], kwargs: Mapping[
 def translate(
     fn: types.FunctionType,
     bound: Mapping[str, object],
-    backend: Callable[..., object],
+    backend: Callable[..., Callable[..., object]],
     options: CaptureOptions,
-    context: Any = None,
+    context: Context | None = None,
     varying: Varying | None = None,
 ) -> Translation:
     """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: sizes and numbers that
@@ -438,7 +445,7 @@ def attempt(
     fn: types.FunctionType,
     bound: Mapping[str, object],
     options: CaptureOptions,
-    context: object,
+    context: Context | None,
     varying: Varying | None,
     attempts: list[Interpreter],
 ) -> tuple[Interpreter, Ended]:
@@ -455,7 +462,7 @@ def once(
     fn: types.FunctionType,
     bound: Mapping[str, object],
     options: CaptureOptions,
-    context: Any,
+    context: Context | None,
     varying: Varying | None,
     attempts: list[Interpreter],
     inlined: frozenset[object],
@@ -497,9 +504,9 @@ def note_place(refusal: Unsupported, frame: Frame, pc: int) -> None:
     refusal.passes(frame.code.co_filename, at.lineno or 0, frame.code.co_name, span, turns=False, users=True)
 
 
-def without_frames(error: Any) -> Any:
+def without_frames(error: Error) -> Error:
     """The error for whoever wants to keep it: not with all that the capture knows, nor with the exception that the program is handling."""
-    link = error
+    link: BaseException = error
     while link.__traceback__ is not None:
         link.__traceback__ = None
         before = link.__context__
@@ -572,7 +579,7 @@ def break_places(failed: Interpreter, last: int) -> list[int]:
     return list(dict.fromkeys(chosen))
 
 
-def places_of(stack: Sequence[object], trace: list[Any], last: int) -> list[int]:
+def places_of(stack: Sequence[object], trace: Sequence[tuple[Frame, int]], last: int) -> list[int]:
     """At which place each frame on the stack was when place ``last`` was reached."""
     latest = {id(frame): number for number, (frame, _pc) in enumerate(trace[: last + 1])}
     return [latest[id(frame)] for frame in stack]

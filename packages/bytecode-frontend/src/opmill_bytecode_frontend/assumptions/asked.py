@@ -60,10 +60,10 @@ def is_asked(source: Source | None) -> bool:
     return type(root) is Local and root.name.startswith(PREFIX)
 
 
-def apart(guards: list[object]) -> tuple[list[object], list[object]]:
+def apart(guards: list[Guard]) -> tuple[list[Guard], list[Guard]]:
     """Guards that can be checked when the function is called, and those that look at results of such calls."""
-    early: list[object] = []
-    late: list[object] = []
+    early: list[Guard] = []
+    late: list[Guard] = []
     for guard in guards:
         (late if any(map(is_asked, kind_of(guard).sources(guard))) else early).append(guard)
     return early, late

@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from opmill_guards.direct import Result
 from opmill_guards.source import Pinned
@@ -19,6 +19,9 @@ from ..values.sequence import ListValue, TupleValue
 from ..values.tensor import TensorValue
 from .rebuild import Rebuilder
 from .sources import is_single
+
+if TYPE_CHECKING:
+    from opmill_guards._native import DirectCall
 
 #: Classes whose instances are made natively, by the class of C that they come from.
 MADE = (object, dict, collections.OrderedDict)
@@ -120,7 +123,9 @@ KINDS: dict[type, Callable[..., int]] = {
 }
 
 
-def direct_call(r: Rebuilder, result: object, inputs: list[object], graph: Callable[..., object], failed: Callable[..., object]) -> object:
+def direct_call(
+    r: Rebuilder, result: object, inputs: list[object], graph: Callable[..., object], failed: Callable[..., object]
+) -> DirectCall | None:
     """The ``DirectCall`` of a function whose result is ``result``; None where the result takes Python to make. ``inputs``: the sources that
     the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same,
     and what is called with the exception and the inputs where that one raises."""

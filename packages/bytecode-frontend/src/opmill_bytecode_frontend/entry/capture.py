@@ -52,10 +52,10 @@ log = logging.getLogger("opmill.internal")
 #: For how many kinds of modules among its arguments one function is compiled: that often the limit for one of them.
 MOST_KINDS = 4
 CALL_OF_MODULES = torch.nn.Module._call_impl
-Backend = Callable[..., object]
+Backend = Callable[..., Callable[..., object]]
 
 
-def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[object]) -> object:
+def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[object]) -> Callable[..., object]:
     """Runs the graph as it is."""
     return labelled(gm).forward
 

@@ -13,13 +13,13 @@ from ..values.mapping import DictValue
 from ..values.sequence import TupleValue
 
 
-def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Any]:
+def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """The parameters of a call by name; raises the program's TypeError, that for keywords first, as Python does."""
     code = fn.code
     n, names = code.co_argcount, code.co_varnames
     if not kwargs and len(args) == n and not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return dict(zip(names, args))
-    out: dict[str, Any] = dict(zip(names[:n], args))
+    out: dict[str, Value] = dict(zip(names[:n], args))
     position = n + code.co_kwonlyargcount
     takes_more = bool(code.co_flags & inspect.CO_VARARGS)
     if takes_more:
@@ -63,7 +63,7 @@ def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> Non
     vm.throw(TypeError, f"{fn.qualname}() takes {takes} but {given}{named} {'was' if given == 1 and not by_keyword else 'were'} given")
 
 
-def fill(vm: Machine, fn: FunctionValue, out: dict[str, object], names: Sequence[str], defaults: Mapping[str, object], kind: str) -> None:
+def fill(vm: Machine, fn: FunctionValue, out: dict[str, Any], names: Sequence[str], defaults: Mapping[str, object], kind: str) -> None:
     """What was not given has its default."""
     missing = [repr(name) for name in names if name not in out and name not in defaults]
     if missing:

@@ -6,7 +6,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opmill_fake_tensors.lazily import cached_property
 
@@ -15,11 +15,14 @@ from ..resume import Resume, State, states
 from ..values.base import MISSING, Value
 from ..values.functions import CellValue, FunctionValue
 
+if TYPE_CHECKING:
+    from .opcodes.registry import Handler
+
 
 class Prepared:
     """A decoded code object with handlers looked up."""
 
-    def __init__(self, code: types.CodeType, handlers: dict[str, Any]) -> None:
+    def __init__(self, code: types.CodeType, handlers: dict[str, Handler]) -> None:
         self.program: Program = decode(code)
         self.instructions: list[Instruction] = self.program.instructions
         self.index = {id(ins): i for i, ins in enumerate(self.instructions)}
@@ -37,7 +40,7 @@ class Prepared:
 _PREPARED: weakref.WeakKeyDictionary[types.CodeType, Prepared] = weakref.WeakKeyDictionary()
 
 
-def prepare(code: types.CodeType, handlers: dict[str, object]) -> Prepared:
+def prepare(code: types.CodeType, handlers: dict[str, Handler]) -> Prepared:
     """Decoding is cached for as long as the code object lives."""
     found = _PREPARED.get(code)
     if found is None or found.program.filename != code.co_filename or found.program.firstlineno != code.co_firstlineno:
@@ -61,7 +64,7 @@ class Frame:
         self.aside: dict[str, CellValue] = {}
         """Cells of the function's own that a comprehension keeps on the stack while it has a variable of the same name."""
         self.stack: list[Any] = []
-        self.push: Callable[[Any], None] = self.stack.append  # of the one list that this frame ever has
+        self.push: Callable[[object], None] = self.stack.append  # of the one list that this frame ever has
         self.pop: Callable[[], Any] = self.stack.pop
         self.pc = 0
         self.turns: dict[int, tuple[int, int]] = {}
@@ -70,7 +73,7 @@ class Frame:
         self.caller: Frame | None = None
         self.calling: object = None
         """The function that the instruction being run is about to call, ..."""
-        self.goes_on: Any = None
+        self.goes_on: object = None
         """... how that instruction goes on with its result (`returning.Returned`), ..."""
         self.returned: Any = None
         """... and how the caller's instruction goes on with the result of this frame."""
@@ -140,7 +143,7 @@ class Frame:
         return f"{self.code.co_filename}:{self.line}"
 
 
-def callee_of(first: object, second: object, args: list[object]) -> Any:
+def callee_of(first: Value, second: Value, args: list[Value]) -> Value:
     """The function of the two places below a call's arguments; a receiver that stands beside it becomes the first of these."""
     if sys.version_info >= (3, 13):
         function, receiver = first, second

@@ -91,8 +91,8 @@ class Interpreter(Operators, Assumptions):
         self.known: dict[int, tuple[object, Value]] = {}
         self.overridden: dict[Source | None, type] = {}
         """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
-        self.guards: dict[Any, Any] = {}
-        self.tree_guards: dict[Any, Any] = {}
+        self.guards: dict[object, Any] = {}
+        self.tree_guards: dict[object, Any] = {}
         self.tensor_guards: list[Any] = []
         self.tree_tensors: list[Any] = []
         self.compared: list[tuple[Source, Source]] = []
@@ -477,7 +477,7 @@ class Interpreter(Operators, Assumptions):
             frame.has_places, frame.returned = True, self.frame.goes_on
         return self.run(frame).value
 
-    def make_frame(self, fn: FunctionValue, bound: dict[str, object], depth: int) -> Frame:
+    def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
         self.guard_function(fn)
         prepared = prepare(fn.code, self.handlers)
         frame = Frame(prepared, fn.code, fn, fn.globals, depth)
@@ -516,7 +516,7 @@ class Interpreter(Operators, Assumptions):
             self.handled = caller_handled
         return isinstance(result, Yield), result.value
 
-    def run(self, frame: Frame, thrown: Value | None = None) -> Any:
+    def run(self, frame: Frame, thrown: Value | None = None) -> Return | Yield:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
         caller = frame.caller = self.frame
         self.frame = frame

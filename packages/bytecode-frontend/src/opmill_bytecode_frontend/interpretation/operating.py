@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn, TypeGuard, cast
 
 from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
@@ -102,7 +103,7 @@ class Operators:
         if self.frame is not None:
             self.frame.expects(method_of(owner, name), goes_on)
 
-    def expect_operator(self, op: str, left: Value, right: Value, tries: list[Any], number: int) -> None:
+    def expect_operator(self, op: str, left: Value, right: Value, tries: Sequence[tuple[Value, str, Value]], number: int) -> None:
         """As ``expect``, for try ``number`` of an operator."""
         owner, name, _other = tries[number]
         self.expect(owner, name, Operated(op, left, right, tuple((o is left, n) for o, n, _ in tries[number + 1 :])))

@@ -398,7 +398,7 @@ class ScriptedValue(BuiltinValue):
     ``torch.jit.trace`` made is not: it is what the function did once."""
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        function: Any = getattr(self.obj, "_torchdynamo_inline", None)
+        function: object = getattr(self.obj, "_torchdynamo_inline", None)
         if type(function) is not types.FunctionType or getattr(self.obj, "__name__", "") != "ScriptFunction":
             vm.unsupported("FE010", "a call of what torch.jit.trace made", "it is implemented in C", "call the function that was traced")
         return vm.call(vm.wrap(function, Pinned(function, function.__qualname__)), args, kwargs)

@@ -68,7 +68,7 @@ def operator_of(launch: Launch) -> object:
         return _operators[key]
 
 
-def _exactly(constants: tuple[tuple[str, object], ...]) -> object:
+def _exactly(constants: tuple[tuple[str, Any], ...]) -> object:
     return tuple((name, type(value), repr(value) if isinstance(value, float) else value) for name, value in constants)
 
 
@@ -95,7 +95,7 @@ def _define(launch: Launch, number: int) -> object:
         launch(tensors, args[count], args[count + 1])
         return _results([tensors[k] for k in writes])
 
-    def like(*args: Any) -> Any:
+    def like(*args: Any) -> object:
         return _results([torch.empty_strided(args[k].shape, args[k].stride(), dtype=args[k].dtype, device=args[k].device) for k in writes])
 
     def nothing(*args: object) -> None:

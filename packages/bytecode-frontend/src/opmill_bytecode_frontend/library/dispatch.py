@@ -10,6 +10,7 @@ import io
 import itertools
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -425,7 +426,7 @@ def _object_format(vm: Interpreter, receiver: Value, spec: Value) -> Value:
     return receiver.special(vm, "__str__", []) or _object_str(vm, receiver)
 
 
-OBJECT_SLOTS: dict[str, Any] = {
+OBJECT_SLOTS: dict[str, Callable[..., Value]] = {
     "__init__": _object_init,
     "__setattr__": _object_setattr,
     "__delattr__": _object_delattr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..values.base import MISSING, Value
@@ -41,6 +42,6 @@ def real_of(vm: Interpreter, value: Value) -> object:
     return MISSING
 
 
-def _of(vm: Interpreter, parts: Any, make: Any) -> object:
+def _of(vm: Interpreter, parts: Iterable[Value], make: Any) -> object:
     made = [real_of(vm, part) for part in parts]
     return MISSING if any(m is MISSING for m in made) else make(*made)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any
 
 from opmill_fake_tensors.lazily import submodules
 
-from .registry import HANDLERS
+from .registry import HANDLERS, Handler
 
 
 @functools.cache
-def handlers() -> dict[str, Any]:
+def handlers() -> dict[str, Handler]:
     """Opcode name -> handler(vm, frame, instruction) for the running Python version."""
     for name in submodules(__path__):
         importlib.import_module(f"{__name__}.{name}")

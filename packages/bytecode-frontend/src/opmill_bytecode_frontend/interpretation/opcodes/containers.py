@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...breaks.returning import asked
 from ...values.base import NotConstant, is_iterable
@@ -16,6 +17,7 @@ from .registry import opcode
 
 if TYPE_CHECKING:
     from ...bytecode import Instruction
+    from ...values.base import Value
     from ..frame import Frame
     from ..machine import Interpreter
 
@@ -114,7 +116,7 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         target.put(vm, hashed, key, item)
 
 
-def function_text(value: Any) -> str:
+def function_text(value: Value) -> str:
     """How messages about arguments name what is called."""
     function = value.function if isinstance(value, MethodValue) else value
     if isinstance(function, FunctionValue):
@@ -140,14 +142,14 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.stack.extend(reversed(items))
 
 
-def unpacked(vm: Interpreter, value: Any, count: int | None) -> list[Any]:
+def unpacked(vm: Interpreter, value: Value, count: int | None) -> list[Value]:
     """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``."""
     if isinstance(value, SequenceValue):
         return value.values(vm)
     if not is_iterable(value):
         vm.throw(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object")
     iterator = vm.iterate(value)
-    items: list[Any] = []
+    items: list[Value] = []
     while (count is None or len(items) <= count) and (item := vm.next(iterator)) is not STOP:
         items.append(item)
     return items
@@ -171,10 +173,10 @@ def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(format_one(vm, value, flags & 3, spec))
 
 
-CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
+CONVERSIONS: dict[int, Callable[[object], str]] = {1: str, 2: repr, 3: ascii}
 
 
-def format_one(vm: Interpreter, value: Any, conversion: int, spec: Any) -> object:
+def format_one(vm: Interpreter, value: Value, conversion: int, spec: Value) -> Value:
     plain = isinstance(spec, ConstantValue) and spec.value == ""
     if plain and conversion != 3:
         vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))

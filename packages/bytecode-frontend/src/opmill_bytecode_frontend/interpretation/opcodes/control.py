@@ -29,7 +29,7 @@ class Return(Exception):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
 
@@ -38,7 +38,7 @@ class Yield:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
 
@@ -53,7 +53,7 @@ def pop_jump_if_false(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         frame.jump(ins.target)
 
 
-def branched(vm: Interpreter, frame: Frame, value: Any) -> bool:
+def branched(vm: Interpreter, frame: Frame, value: Value) -> bool:
     """The truth of a value that the instruction branches on."""
     method, rest = asked(bool, value)
     frame.expects(method, method and Branched(rest.builtin, rest.name, value))
@@ -164,7 +164,7 @@ def send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.jump(ins.target)
 
 
-def send_to(vm: Interpreter, receiver: Any, value: Value) -> tuple[Value, Any]:
+def send_to(vm: Interpreter, receiver: Value, value: Value) -> tuple[Value, Any]:
     """(next item, None), or (STOP, the value that the iterator returned)."""
     if isinstance(receiver, IteratorValue) and is_none(value):
         return receiver.next(vm), ConstantValue(None)
@@ -180,7 +180,7 @@ def send_to(vm: Interpreter, receiver: Any, value: Value) -> tuple[Value, Any]:
         return STOP, vm.getattr(raised.value, "value")
 
 
-def throw_into(vm: Interpreter, frame: Frame, inner: Any, exc: Any) -> tuple[Any, Any]:
+def throw_into(vm: Interpreter, frame: Frame, inner: Any, exc: Value) -> tuple[Value | None, Value | None]:
     """An exception thrown into a generator that delegates to ``inner`` (PEP 380): (item that inner yields, None), or (None, exception
     to be raised in the generator, None where the delegation is over and the generator goes on after it)."""
     handled, leaves = vm.handled, issubclass(exc.python_type(), GeneratorExit)

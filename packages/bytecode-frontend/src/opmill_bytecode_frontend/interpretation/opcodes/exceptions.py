@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...breaks.returning import pushed
 from ...values.base import MISSING, Raised
@@ -33,7 +33,7 @@ def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     raise Raised(exc.raised_while(vm, vm.handled))
 
 
-def instantiated(vm: Interpreter, given: Any, role: str) -> Any:
+def instantiated(vm: Interpreter, given: Value, role: str) -> Value:
     """The exception that a raise statement is given, as itself or by its class."""
     if not isinstance(given, ClassValue) or not issubclass(given.obj, BaseException):
         if not issubclass(given.python_type(), BaseException):
@@ -74,7 +74,7 @@ def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     raise Raised(frame.pop())
 
 
-def special_method(vm: Interpreter, value: Any, name: str) -> Value:
+def special_method(vm: Interpreter, value: Value, name: str) -> Value:
     cls = value.python_type()
     owner, raw = find_in_mro(cls.__mro__, name)
     if raw is MISSING:

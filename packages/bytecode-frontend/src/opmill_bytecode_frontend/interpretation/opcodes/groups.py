@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...values.base import Value
 from ...values.constant import ConstantValue
@@ -67,7 +67,7 @@ def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> Va
     return made
 
 
-def inherit(vm: Interpreter, part: Any, whole: ExceptionObject) -> None:
+def inherit(vm: Interpreter, part: ExceptionObject, whole: ExceptionObject) -> None:
     """What ``split`` and ``subgroup`` give to a part: traceback, links and notes of the whole."""
     part.passages, part.raised_at = list(whole.passages), dict(whole.raised_at)
     part.fields |= {name: whole.read(vm, name) for name in ("__context__", "__cause__", "__traceback__")}
@@ -77,7 +77,7 @@ def inherit(vm: Interpreter, part: Any, whole: ExceptionObject) -> None:
         vm.setattr(part, "__notes__", ListValue(list(vm.unpack(notes))))
 
 
-def origin(exc: object) -> Any:
+def origin(exc: Value) -> Value:
     """The exception that a part came from by splitting; itself otherwise."""
     return getattr(exc, "part_of", None) or exc
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...values.base import Value
 from ...values.constant import ConstantValue
@@ -78,7 +78,7 @@ def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 def class_parts(vm: Interpreter, subject: Value, cls: Value, positional: int, names: tuple[str, ...]) -> list[Value] | None:
     """The values of the sub-patterns of ``cls(...)``, or None when the subject does not match."""
-    plain: Any = getattr(cls, "obj", None)
+    plain: object = getattr(cls, "obj", None)
     if not isinstance(plain, type):
         vm.throw(TypeError, "called match pattern must be a class")
     if not vm.truth(vm.call(vm.wrap(isinstance), [subject, cls], {})):

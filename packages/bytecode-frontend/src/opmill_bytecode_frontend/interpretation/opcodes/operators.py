@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...breaks.returning import Attribute, asked, contained, dropped, method_of, pushed
 from ...values.base import MISSING
@@ -16,6 +16,7 @@ from .registry import opcode
 
 if TYPE_CHECKING:
     from ...bytecode import Instruction
+    from ...values.base import Value
     from ..frame import Frame
     from ..machine import Interpreter
 
@@ -75,7 +76,7 @@ def contains_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.push(ConstantValue(vm.contains(container, item) != bool(ins.argval)))
 
 
-def read_attribute(vm: Interpreter, frame: Frame, owner: Any, name: str, null: bool) -> object:
+def read_attribute(vm: Interpreter, frame: Frame, owner: Value, name: str, null: bool) -> Value:
     """The attribute. A graph may end inside of the getter of a property whose exceptions nobody else has an answer to."""
     getter = None
     if isinstance(owner, ObjectValue) and method_of(owner, "__getattr__") is None and method_of(owner, "__getattribute__") is None:

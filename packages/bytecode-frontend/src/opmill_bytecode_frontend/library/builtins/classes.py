@@ -43,7 +43,7 @@ BUILTIN_NEW = tuple(
 )
 ABSTRACT = 1 << 20
 MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
-STORAGE: dict[type, Any] = {
+STORAGE: dict[type, Callable[[], Value]] = {
     dict: lambda: DictValue({}),
     collections.OrderedDict: lambda: DictValue({}, collections.OrderedDict),
     collections.defaultdict: lambda: DictValue({}, collections.defaultdict),

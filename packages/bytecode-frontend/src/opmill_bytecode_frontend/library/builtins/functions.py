@@ -464,7 +464,7 @@ def signature(vm: Interpreter, function: Value, **kwargs: Value) -> Value:
         return vm.throw_real(exc)
 
 
-def called_by_instances(vm: Interpreter, value: ObjectValue) -> Any:
+def called_by_instances(vm: Interpreter, value: ObjectValue) -> Callable[..., object]:
     """What a call of an object runs: a method of its class, which tells the signature unless the object has one to show. Raises
     NotConstant where it is no Python function."""
     owner, raw = find_in_mro(value.python_type().__mro__, "__call__")

@@ -200,7 +200,7 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     return copy_object(vm, value, part)
 
 
-RULES: dict[type, Any] = {
+RULES: dict[type, Callable[..., Value]] = {
     ListValue: deep_list,
     TupleValue: deep_tuple,
     DictValue: deep_dict,

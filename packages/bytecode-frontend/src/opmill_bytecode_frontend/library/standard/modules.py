@@ -31,7 +31,7 @@ NONE = ConstantValue(None)
 
 
 @receives_function("functools.singledispatch.<locals>.dispatch")
-def dispatch(vm: Interpreter, fn: Any, cls: Value) -> Value:
+def dispatch(vm: Interpreter, fn: types.FunctionType, cls: Value) -> Value:
     """The implementation for a class: asked of the real registry, which may grow later."""
     wanted = cls.constant()
     registries = [cell.cell_contents for cell in fn.__closure__ or () if isinstance(cell.cell_contents, dict)]

@@ -62,7 +62,7 @@ def backward(
         refuse(vm, "who sends gradients to other processes waits for them at the parameters")
     if any(is_spent(output.fake) for output in outputs):
         vm.throw(RuntimeError, MESSAGE)
-    seen: set[Any] = set()
+    seen: set[object] = set()
     found = [value for value in met(vm, outputs, seen) if wanted(vm, value, inputs)]
     marked = retained(vm, seen)
     if marked and not is_off(inputs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._functorch import get_dynamic_layer_stack_depth
@@ -70,11 +70,18 @@ def differentiable(vm: Interpreter, fake: torch.Tensor, inputs: Sequence[torch.T
 
 
 def outputs(
-    vm: Interpreter, node: torch.fx.Node, fakes: Sequence[Any], inputs: Sequence[Any], fixed: Sequence[Any] = (), *, single: bool = False
+    vm: Interpreter,
+    node: torch.fx.Node,
+    fakes: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    fixed: Sequence[torch.Tensor] = (),
+    *,
+    single: bool = False,
 ) -> list[Value]:
     """The tracked values of a node that gives a tuple of tensors like ``fakes``, or the ``single`` one; ``fixed`` are those that never
     require grad."""
-    recorder, made = vm.recorder, cast(Any, ())
+    recorder = vm.recorder
+    made: Sequence[torch.Tensor] = ()
     recorder.operations += 1
     node.meta["stack_trace"] = vm.location()
     if get_dynamic_layer_stack_depth():
@@ -83,7 +90,7 @@ def outputs(
     fresh = {id(f): like(vm, f, requires_grad=False) for f in fakes}
     fixed = [fresh[id(f)] for f in fixed] + [f for f in fresh.values() if not (f.is_floating_point() or f.is_complex())]
     with recorder.context:
-        made = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, *inputs) if fakes else ()
+        made = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, *inputs) if fakes else made
     return [recorder.track(vm, made[0], node)] if single else vm.unpack(recorder.track(vm, tuple(made), node))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
@@ -35,7 +35,7 @@ class Checkpoint(HigherOrderOperator):
     def __init__(self) -> None:
         super().__init__("opmill_checkpoint")
 
-    def __call__(self, module: Any, *args: object, use_reentrant: bool = False) -> object:
+    def __call__(self, module: torch.fx.GraphModule, *args: object, use_reentrant: bool = False) -> object:
         if _is_traced():
             return tag_activation_checkpoint(module, *args, use_reentrant=use_reentrant)
         contexts = module.meta.get("_checkpoint_context_fn", noop_context_fn)

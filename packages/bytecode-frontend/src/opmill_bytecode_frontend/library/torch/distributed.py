@@ -126,7 +126,7 @@ _OTHERS = ("op", "group", "async_op", "src", "group_src", "output_split_sizes", 
 """Parameters that are no tensors."""
 
 
-def _group(vm: Interpreter, name: str, value: Value) -> Any:
+def _group(vm: Interpreter, name: str, value: Value) -> torch.distributed.ProcessGroup:
     c10d = torch.distributed.distributed_c10d
     group = value.real()
     if group is None and c10d.GroupMember.WORLD is not None:

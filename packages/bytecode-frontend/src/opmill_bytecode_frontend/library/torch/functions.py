@@ -128,7 +128,7 @@ def assertion(vm: Interpreter, condition: Value, message: Value) -> Value:
 def group_tensors(vm: Interpreter, lists: Value, with_indices: Value = ConstantValue(False)) -> Value:
     """As torch's multi-tensor functions sort what they are given: the places of the first list's tensors, by device and type."""
     columns = [vm.unpack(column) for column in vm.unpack(lists)]
-    groups: dict[Any, list[int]] = {}
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for place, tensor in enumerate(columns[0]):
         if not isinstance(tensor, TensorValue):
             vm.unsupported("FE011", "grouping of something other than tensors")

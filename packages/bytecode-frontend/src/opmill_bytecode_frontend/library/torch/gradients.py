@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class ForwardContext:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[object, ...] = ()
         self.dirty: tuple[object, ...] = ()
-        self.fixed: tuple[Any, ...] = ()
+        self.fixed: tuple[object, ...] = ()
         self.materialized = True
 
     def save_for_backward(self, *tensors: object) -> None:
@@ -95,7 +96,7 @@ def differentiated_once(cls: Value, tensors: Sequence[TensorValue]) -> bool:
     return not any(t.requires_grad for t in inner) and any(t.fake.requires_grad for t in tensors)
 
 
-def names_inside(code: Any) -> set[str]:
+def names_inside(code: types.CodeType) -> set[str]:
     """Names that a function uses, and those that functions and classes inside of it do."""
     inner = [each for each in code.co_consts if hasattr(each, "co_names")]
     return set(code.co_names).union(*map(names_inside, inner))
@@ -200,7 +201,7 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
 
 
-def used_in(vm: Interpreter) -> Mapping[str, Any]:
+def used_in(vm: Interpreter) -> Mapping[str, object]:
     """The namespace of the code that runs."""
     return vm.frame.globals if vm.frame is not None else {}
 

@@ -5,7 +5,7 @@ torch's front doors lead to the operators when they believe to be compiled; call
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
@@ -51,7 +51,7 @@ class Body:
                 disagreement(vm, f"it returns {exc}")
             self.nodes = [vm.recorder.node_of(t) for t in self.results]
 
-    def geometry(self) -> list[Any]:
+    def geometry(self) -> list[tuple[torch.dtype, tuple[int, ...], torch.device]]:
         return [(t.fake.dtype, tuple(t.fake.shape), t.fake.device) for t in self.results]
 
 
@@ -149,7 +149,7 @@ def row_fakes(vm: Interpreter, rows: Sequence[TensorValue]) -> list[torch.Tensor
         return [like(vm, t.fake[0], requires_grad=t.fake.requires_grad) for t in rows]
 
 
-def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[TensorValue]) -> list[object]:
+def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[TensorValue]) -> list[torch.Tensor]:
     count = rows[0].fake.shape[0]
     with torch.no_grad(), vm.recorder.context:
         return [t.fake.new_empty((count, *t.fake.shape)) for t in results]
@@ -162,9 +162,9 @@ def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[Tens
 def flex_attention(
     vm: Interpreter,
     op: Value,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: TensorValue,
+    key: TensorValue,
+    value: TensorValue,
     score_mod: Value,
     block_mask: Value,
     scale: Value,

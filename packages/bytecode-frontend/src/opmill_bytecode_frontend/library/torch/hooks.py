@@ -41,7 +41,7 @@ class Hooked(torch.autograd.Function):
         return x.clone() if copied else x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[object, ...]:
         changed = ctx.hook(gradient)
         return gradient if changed is None else changed, None, None
 
@@ -50,7 +50,7 @@ class HandleValue(Value):
     """What registering gave. Who wants to keep it gets a real one, of a hook that is put natively; ``effect``: the call to be made, if
     there is one."""
 
-    def __init__(self, vm: Interpreter, effect: Any = None) -> None:
+    def __init__(self, vm: Interpreter, effect: object = None) -> None:
         self.vm = vm
         self.place = vm.place()
         self.effect = effect
@@ -105,7 +105,7 @@ def may_change(vm: Interpreter, value: Any, place: int, seen: set[int] | None = 
     if value is MISSING or isinstance(value, SETTLED) or id(value) in seen:
         return False
     seen.add(id(value))
-    parts: list[Any]
+    parts: list[object]
     if isinstance(value, FunctionValue):
         names = zip(value.closure, value.code.co_freevars, strict=True)
         cells: list[Any] = [cell if isinstance(cell, CellValue) else vm.wrap(cell, Pinned(cell, name)) for cell, name in names]
@@ -133,7 +133,7 @@ def register_post_accumulate_grad_hook(vm: Interpreter, tensor: TensorValue, hoo
 def put_later(vm: Interpreter, method: str, tensor: TensorValue, hook: Value) -> Value:
     if vm.recorder.regions or not (tensor.obj.is_leaf and tensor.obj.requires_grad):
         vm.unsupported("FE033", f"method {method} of a tensor", "it was computed before the call")
-    effect: Any = (getattr(torch.Tensor, method), [tensor, hook], {})
+    effect: tuple[object, list[Value], dict[str, Value]] = (getattr(torch.Tensor, method), [tensor, hook], {})
     vm.effects.calls.append(effect)
     return HandleValue(vm, effect)
 

@@ -78,7 +78,7 @@ def sorted_arguments(
     """Tensors, each once with the parameters that it is given for; numbers that may change; other arguments, which are constants."""
     tensors: dict[int, tuple[list[str], TensorValue]] = {}
     numbers: list[tuple[str, Value]] = []
-    constants: list[tuple[str, Any]] = []
+    constants: list[tuple[str, object]] = []
     for name, value in given.items():
         if isinstance(value, TensorValue):
             tensors.setdefault(id(value), ([], value))[0].append(name)
@@ -106,7 +106,7 @@ def grids_of(
     vm: Interpreter, kernel: Any, grid: Value, given: dict[str, Value]
 ) -> tuple[list[Value], tuple[tuple[tuple[str, object], ...], ...], int]:
     """The grid, three numbers for each configuration that the kernel may be launched with; these; and how many numbers the program gave."""
-    configurations: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    configurations: tuple[tuple[tuple[str, object], ...], ...] = ()
     if not callable_grid(grid):
         numbers = vm.unpack(grid) if isinstance(grid, SequenceValue) else [grid]
         return padded(vm, numbers), (), len(numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -134,7 +135,7 @@ def read(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str,
 
 
 @contextlib.contextmanager
-def asked_breaks_off(vm: Interpreter, off: bool) -> Any:
+def asked_breaks_off(vm: Interpreter, off: bool) -> Iterator[None]:
     before, vm.asked_breaks_off = vm.asked_breaks_off, off
     try:
         yield

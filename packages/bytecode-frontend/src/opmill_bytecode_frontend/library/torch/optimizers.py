@@ -3,7 +3,7 @@ Python, by the arithmetic that it does where nothing is compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,7 +51,7 @@ def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Va
         instead = function
     if instead is None or vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth() or not stands_apart(vm, optimizer):
         return None
-    effect: Any = (instead, [optimizer], {})
+    effect: tuple[object, list[Value], dict[str, Value]] = (instead, [optimizer], {})
     vm.effects.calls.append(effect)
     vm.effects.first = effect
     behind(vm).of_optimizer(vm, function, optimizer.obj, ends=vm.may_end and count > MANY)
@@ -137,18 +137,18 @@ def stands_apart(vm: Interpreter, optimizer: ObjectValue) -> bool:
 class Stale(Struct, eq=False):
     """Stands for what a call behind the graph changes."""
 
-    function: Any
+    function: object
 
 
 class Behind:
     """Steps that run behind the graph. Raises ReadAgain, so that they are read as Python, where captured code looks at what they change."""
 
     def __init__(self) -> None:
-        self.objects: dict[int, tuple[Any, Any]] = {}
+        self.objects: dict[int, tuple[object, object]] = {}
         """Objects that are no more what they are at capture, and the function that changes each."""
-        self.numbers: dict[int, Any] = {}
+        self.numbers: dict[int, object] = {}
         """Tensors that a scheduler writes, by identity."""
-        self.function: Any = None
+        self.function: object = None
         """The step of an optimizer, if there is one, ..."""
         self.memories: set[int] = set()
         """... the memory of what it writes and reads, ..."""
@@ -209,12 +209,12 @@ def zero_grad(vm: Interpreter, function: object, *args: Value, **kwargs: Value) 
 def grouped(vm: Interpreter, lists: Value, with_indices: Value = ConstantValue(False)) -> Value:
     """Lists of tensors taken apart by device and dtype of those of the first list, as torch's own function does it."""
     columns = [list(vm.unpack(each)) for each in vm.unpack(lists)]
-    groups: dict[tuple[Any, Any], list[int]] = {}
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for k, value in enumerate(columns[0]):
         if not isinstance(value, TensorValue):
             vm.unsupported("FE011", "grouping of something other than tensors")
         groups.setdefault((value.fake.device, value.fake.dtype), []).append(k)
-    items: dict[Any, tuple[Value, Value]] = {}
+    items: dict[Hashable, tuple[Value, Value]] = {}
     for (device, dtype), places in groups.items():
         key = TupleValue([ConstantValue(device), ConstantValue(dtype)])
         parts = ListValue([ListValue([column[k] for k in places] if column else []) for column in columns])

@@ -149,7 +149,7 @@ def converted(result: Value, cls: type) -> Value:
         and result.cls is not torch.Size
         and any(isinstance(v, (TensorValue, OverridingTensor)) for v in result.items)
     ):
-        items: list[Any] = [converted(v, cls) for v in result.items]
+        items: list[Value] = [converted(v, cls) for v in result.items]
         return ListValue(items) if isinstance(result, ListValue) else TupleValue(items, result.cls)
     return result
 
@@ -166,7 +166,7 @@ def computed(vm: Interpreter, obj: object, found: Sequence[OverridingTensor], ar
     return next((t for t in found if t.inner is result), result)
 
 
-def below(value: Any) -> Any:
+def below(value: Any) -> Value:
     if isinstance(value, OverridingTensor):
         return value.inner
     if overriding(value):
@@ -205,7 +205,7 @@ def made(vm: Interpreter, plain: Value, cls: type) -> Value:
 class _Asked(torch.Tensor):
     """Keeps what its ``__torch_function__`` was told."""
 
-    told: Any = None
+    told: object = None
 
     @classmethod
     def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> torch.Tensor:

@@ -3,7 +3,7 @@ in captured code reads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._C import _functorch
@@ -34,7 +34,7 @@ def retain_grad(vm: Interpreter, tensor: TensorValue) -> Value:
     return NONE
 
 
-def retained(vm: Interpreter, steps: set[Any]) -> list[TensorValue]:
+def retained(vm: Interpreter, steps: set[object]) -> list[TensorValue]:
     """The tensors of captured code whose gradient is kept, of those that the ``steps`` of a backward come from."""
     marked = {id(value): value for value in vm.recorder.by_fake.values() if value.retained_at is not None}
     return [value for value in marked.values() if value.fake.grad_fn in steps]

@@ -3,8 +3,8 @@ takes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch._C import _functorch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NONE = ConstantValue(None)
 
 
-def recorded(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def recorded(vm: Interpreter, function: Callable[..., object], args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Put a step that returns a constant into the graph, and take it now, so that what follows sees it."""
     lower = vm.recorder.lower
     vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in kwargs.items()})
@@ -38,7 +38,7 @@ def wrapped(value: Value) -> bool:
     return isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake)
 
 
-def stepwise(function: object) -> Any:
+def stepwise(function: Callable[..., object]) -> Callable[..., Value]:
     """``function`` moves between torch's levels: a step of the graph."""
 
     @handles(function)

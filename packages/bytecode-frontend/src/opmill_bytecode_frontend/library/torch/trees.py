@@ -3,8 +3,8 @@ each node, and function transforms and scans ask for it around every call. Trees
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from torch.utils import _pytree as pytree
 
@@ -152,7 +152,7 @@ def _spec(vm: Interpreter, value: Value, leaves: list[Value]) -> Value:
     return made
 
 
-def _put_together(vm: Interpreter, spec: Value, leaves: Any) -> Value:
+def _put_together(vm: Interpreter, spec: Value, leaves: Iterator[Value]) -> Value:
     kind = _kind(vm, spec)
     if kind is None:
         return next(leaves)
