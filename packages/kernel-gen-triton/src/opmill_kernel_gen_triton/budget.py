@@ -17,6 +17,16 @@ class DotShape:
     stages: int
 
 
+@dataclass(frozen=True)
+class AttentionShape:
+    """A program has ``rows`` rows and walks over the others ``steps`` at a time, with loads ``stages`` steps ahead. Powers of two."""
+
+    rows: int
+    steps: int
+    warps: int
+    stages: int
+
+
 _SMALL_DOTS = (DotShape(64, 64, 64, 4, 3), DotShape(64, 64, 32, 4, 2))
 
 
@@ -27,8 +37,8 @@ class Budget:
     at least reduce before rows are split, and ``steps`` down columns. ``lane``: bytes of a row that a thread takes where there are many
     rows. ``shift``: warps are doubled so many times (halved, if negative). ``ahead``: 1, what two
     sides of a choice read at different places is read before the first reduction, too; 2, everything is. ``dot``: the tile of products, if
-    not the one that their sizes suggest. ``cached``: bytes of rows under way that the device's cache keeps until they are
-    read again. Part of every kernel's key."""
+    not the one that their sizes suggest; ``attention``: the same of attention. ``cached``: bytes of rows under way that the device's cache
+    keeps until they are read again. Part of every kernel's key."""
 
     processors: int = 132
     tile: int = 2048
@@ -40,6 +50,7 @@ class Budget:
     shift: int = 0
     ahead: int = 0
     dot: DotShape | None = None
+    attention: AttentionShape | None = None
     cached: int = 44 << 20
 
 

@@ -19,6 +19,7 @@ from opmill_runtime_cache.devices.cuda.kernel import CudaKernel
 from opmill_runtime_cache.devices.cuda.timing import device_seconds
 from opmill_runtime_cache.plan.launch import LaunchData
 
+from .attention.shape import OTHERS
 from .budget import Budget
 from .dots.shape import SHAPES
 from .tiling import UNKNOWN
@@ -47,7 +48,7 @@ def variants(budget: Budget) -> list[Budget]:
         {"chunk": budget.chunk // 2, "steps": budget.steps // 2},
         {"chunk": budget.chunk * 2, "steps": budget.steps * 2},
     )
-    return [replace(budget, **change) for change in (*changes, *({"dot": shape} for shape in SHAPES))]
+    return [replace(budget, **change) for change in (*changes, *({"dot": shape} for shape in SHAPES), *({"attention": a} for a in OTHERS))]
 
 
 def fastest(kernel: LoopKernel, ways: Sequence[tuple[LaunchData, bytes]], device: torch.device) -> int:

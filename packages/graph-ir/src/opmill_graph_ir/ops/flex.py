@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from opmill_fake_tensors.strides import extent
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.attending import AttentionOperator, with_dense_attention
 from ..capture.graph import AtenGraph, Node, OutputTensor
 from ..loops.index import ZERO, Index, index
-from ..loops.ir import POSITIONS, Attention, AttentionPart, Buffer, Const, Expr, IndexValue, Load, LoopKernel, Op, Placed, Read, Ref, Role
+from ..loops.ir import POSITIONS, Attention, AttentionPart, Const, Expr, IndexValue, LoopKernel, Op, Read, Ref
 from ..lowered import BufferArg, Extern, Pointwise
 from ..schedule.rewrite import Rewriter
 from ..schedule.rewrite import walk as expressions_in
 from .context import Context, View
 from .exprs import const, index_value, op
 from .lower import lower
+from .placed import Memory
 from .records import Rows
 
 ROWS = Rows(space="opmill")
@@ -214,66 +214,6 @@ _PLACES = {
 # ---- kernels ---------------------------------------------------------------------------------------------------------------
 
 
-class _Memory:
-    """The buffers of a kernel, by the program's names."""
-
-    def __init__(self, ctx: Context) -> None:
-        self.ctx = ctx
-        self.read: dict[str, str] = {}
-        self.made: dict[str, str] = {}
-
-    def placed(self, view: View) -> Placed:
-        """A tensor that is read."""
-        found = self._strided(view)
-        if found is None:
-            found = self._strided(self.ctx.materialise(view))
-        assert found is not None, view
-        name, strides, offset = found
-        return Placed(self.read.setdefault(name, f"b{len(self.read)}"), offset, strides)
-
-    def _strided(self, view: View) -> tuple[str, tuple[int, ...], int] | None:
-        arg = self.ctx.strided(view)
-        strides = [i.constant for i in (self.ctx.buffers[arg.buffer].strides if arg.strides is None else arg.strides)]
-        offset = (arg.offset or ZERO).constant
-        known = tuple(n for n in strides if n is not None)
-        sized = all(n.constant is not None for n in self.ctx.buffers[arg.buffer].sizes)
-        return (arg.buffer, known, offset) if len(known) == len(strides) and offset is not None and sized else None
-
-    def result(self, name: str, dtype: str) -> Placed:
-        """A tensor that is written."""
-        meta = replace(self.ctx.metas[name], dtype=dtype)
-        self.ctx.views[name] = self.ctx.buffer(name, meta)
-        self.ctx.fixed.add(name)
-        self.made[name] = f"b{len(self.read) + len(self.made)}"
-        return Placed(self.made[name], 0, meta.strides)
-
-    def load(self, function: Expr, others: Sequence[Placed], dtypes: Sequence[str]) -> Expr:
-        """A function that loads from memory what it reads."""
-
-        def load(read: Read) -> Expr:
-            k = int(read.buffer[1:])
-            offset = index(others[k].offset)
-            for i, stride in zip(read.indices, others[k].strides, strict=True):
-                offset = offset + i * stride
-            return Load(others[k].buffer, offset, dtypes[k])
-
-        return Rewriter(rule=load)(function)
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        out = []
-        roles: tuple[tuple[dict[str, str], Role], ...] = (self.read, "in"), (self.made, "out")
-        for names, role in roles:
-            for old, new in names.items():
-                info = self.ctx.buffers[old]
-                numel = extent(_numbers(info.sizes), _numbers(info.strides))
-                out.append(Buffer(new, info.dtype, role, index(numel)))
-        return tuple(out)
-
-
-def _numbers(values: Sequence[Index]) -> list[int]:
-    return [value.evaluate({}) for value in values]
-
-
 def _kernel(
     ctx: Context, node: Node, part: AttentionPart, tensors: Mapping[str, View], others: Sequence[View], results: Mapping[str, str | None]
 ) -> None:
@@ -284,7 +224,7 @@ def _kernel(
     wanted = {what: name for what, name in results.items() if name is not None and name in ctx.used}
     if not wanted:
         return
-    memory = _Memory(ctx)
+    memory = Memory(ctx)
     operands = {what: memory.placed(view) for what, view in tensors.items()}
     read = [memory.placed(view) for view in others]
     operands |= {what: memory.result(name, ctx.metas[name].dtype) for what, name in wanted.items()}

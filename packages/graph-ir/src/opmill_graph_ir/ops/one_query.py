@@ -19,6 +19,7 @@ from ..loops.ir import Reduction, Ref
 from .context import Context, View, contiguous
 from .exprs import FLOATS, const, op
 from .reductions import softmax
+from .split_query import split_query
 
 _WIDE = "float32"
 
@@ -28,8 +29,10 @@ def one_query(
 ) -> Any:
     """What the operator gives; NotImplemented for more than one query, on devices without a grid, and where others than its first result
     are read."""
-    taken = _takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
-    return _attend(ctx, node, query, key, value, bias, scale) if taken else NotImplemented
+    if not _takes(ctx, node, query, key, value, dropout=dropout, causal=causal):
+        return NotImplemented
+    split = split_query(ctx, node, query, key, value, bias, scale)
+    return _attend(ctx, node, query, key, value, bias, scale) if split is None else split
 
 
 def _takes(ctx: Context, node: Node, query: View, key: View, value: View, *, dropout: float, causal: bool) -> bool:

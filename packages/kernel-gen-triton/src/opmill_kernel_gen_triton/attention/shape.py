@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opmill_graph_ir.loops.ir import Attention, Const, Ref
 
-from opmill_graph_ir.loops.ir import Attention
-
-from ..budget import DEFAULT, Budget
+from ..budget import DEFAULT, AttentionShape, Budget
 from ..emit.types import TYPES
 
+_FEWEST = 16
+"""Rows of a tile that matrix units take."""
 
-@dataclass(frozen=True)
-class AttentionShape:
-    """A program has ``rows`` rows and walks over the others ``steps`` at a time, with loads ``stages`` steps ahead. Powers of two."""
-
-    rows: int
-    steps: int
-    warps: int
-    stages: int
-
-
-FORWARD = {
-    (2, 64): AttentionShape(128, 64, 4, 3),
-    (2, 128): AttentionShape(128, 64, 8, 3),
-    (2, 256): AttentionShape(64, 32, 4, 2),
-    (4, 64): AttentionShape(64, 32, 4, 2),
-    (4, 128): AttentionShape(32, 32, 4, 2),
-    (4, 256): AttentionShape(16, 16, 4, 1),
+_SHAPES = {
+    "forward": {
+        (2, 64): AttentionShape(128, 64, 4, 3),
+        (2, 128): AttentionShape(128, 64, 8, 3),
+        (2, 256): AttentionShape(64, 32, 4, 2),
+        (4, 64): AttentionShape(64, 32, 4, 2),
+        (4, 128): AttentionShape(32, 32, 8, 1),
+        (4, 256): AttentionShape(16, 16, 4, 1),
+    },
+    "keys": {
+        (2, 64): AttentionShape(128, 64, 8, 2),
+        (2, 128): AttentionShape(128, 32, 8, 2),
+        (2, 256): AttentionShape(32, 32, 8, 1),
+        (4, 64): AttentionShape(64, 32, 8, 1),
+        (4, 128): AttentionShape(32, 32, 8, 1),
+        (4, 256): AttentionShape(16, 16, 4, 1),
+    },
+    "queries": {
+        (2, 64): AttentionShape(64, 64, 4, 2),
+        (2, 128): AttentionShape(128, 64, 8, 2),
+        (2, 256): AttentionShape(32, 32, 8, 1),
+        (4, 64): AttentionShape(64, 32, 4, 1),
+        (4, 128): AttentionShape(16, 32, 4, 1),
+        (4, 256): AttentionShape(16, 16, 4, 1),
+    },
 }
-"""By the size of elements in bytes and the larger head dimension, up to which they are taken."""
-BACKWARD = {
-    (2, 64): AttentionShape(64, 64, 4, 2),
-    (2, 128): AttentionShape(64, 64, 8, 2),
-    (2, 256): AttentionShape(32, 32, 8, 1),
-    (4, 64): AttentionShape(32, 32, 4, 1),
-    (4, 128): AttentionShape(16, 32, 4, 1),
-    (4, 256): AttentionShape(16, 16, 4, 1),
-}
+"""By the size of elements in bytes and the larger head dimension, up to which they are taken: what needs no more registers than there are
+on compute capability 9.0."""
+
+OTHERS = (
+    AttentionShape(128, 64, 4, 3),
+    AttentionShape(128, 64, 8, 2),
+    AttentionShape(128, 128, 8, 2),
+    AttentionShape(128, 32, 8, 3),
+    AttentionShape(64, 64, 4, 3),
+    AttentionShape(64, 32, 4, 2),
+)
+"""What is measured beside them where that is asked for."""
 
 
 def shape_of(found: Attention, budget: Budget) -> AttentionShape:
-    """The shape of a kernel; smaller ones where the budget is smaller."""
+    """The shape of a kernel; smaller ones where the budget is smaller, or where there are few rows."""
     size, width = TYPES[found.dtype].size, max(found.width, found.depth)
-    table = FORWARD if found.part == "forward" else BACKWARD
-    shape = next(s for (bytes_, widest), s in table.items() if bytes_ == size and width <= widest)
+    shape = budget.attention or next(s for (bytes_, widest), s in _SHAPES[found.part].items() if bytes_ == size and width <= widest)
+    rows, steps, warps, stages = shape.rows, shape.steps, shape.warps, shape.stages
+    if found.part == "forward" and size == 2 and width <= 64 and not _plain(found) and not budget.attention:
+        warps *= 2  # what functions compute of each score takes registers
     tile = budget.tile
     while tile < DEFAULT.tile:
-        rows, steps = max(shape.rows // 2, 16), max(shape.steps // 2, 16)
-        shape, tile = AttentionShape(rows, steps, shape.warps, max(shape.stages - 1, 1)), tile * 2
-    return shape
+        rows, steps = max(rows // 2, _FEWEST), max(steps // 2, _FEWEST)
+        stages, tile = max(stages - 1, 1), tile * 2
+    count = found.keys if found.part == "keys" else found.queries
+    while rows >= 2 * max(count, _FEWEST):
+        rows //= 2
+    return AttentionShape(rows, steps, min(warps, 4) if rows < 64 and size == 2 else warps, stages)
 
 
-__all__ = ["AttentionShape", "shape_of"]
+def _plain(found: Attention) -> bool:
+    return type(found.score) is Ref and type(found.kept) is Const
+
+
+__all__ = ["OTHERS", "shape_of"]

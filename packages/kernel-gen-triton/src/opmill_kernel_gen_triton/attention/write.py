@@ -135,7 +135,8 @@ class _Writer:
         lines.add(f"whole = tl.minimum(tl.maximum({first}, low), (high + RBLOCK - 1) // RBLOCK * RBLOCK)")
         lines.add(f"most = tl.maximum({last}, whole)")
         before = [("low", "whole", True)] if band.low is not None else []
-        return [*before, ("whole", "most", False), ("most", "high", True)]
+        after = [("most", "high", True)] if band.high is not None or self.ragged else []
+        return [*before, ("whole", "most", False), *after]
 
     def loop(self, depth: int, step: Callable[[Lines, bool], None], lines: Lines | None = None) -> None:
         outer = lines or self.lines
@@ -188,7 +189,7 @@ class _Writer:
         return f"({body.spread(body.value(function), frozenset({'y', 'r'}))})"
 
     def dot(self, a: str, b: str, total: str = "") -> str:
-        exact = ', input_precision="ieee"' if self.found.dtype == "float32" else ""
+        exact = f', input_precision="{"ieee" if self.precise else "tf32x3"}"' if self.found.dtype == "float32" else ""
         return f"tl.dot({a}, {b}{', ' + total if total else ''}{exact})"
 
     def half(self, value: str) -> str:
