@@ -1,0 +1,183 @@
+"""What issues ask of a GPU, in a few minutes of one: each part in a process of its own, with a limit of its own, telling what it finds at once.
+
+usage: gpu_round.py [PART...] [--limit 400] [--output FOLDER]
+
+PART, by default all, in this order: right (flex_attention against float32), while the compilers of what is measured later fill their
+caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), train (steps of GPT-2 124M and ViT-L beside
+torch.compile, with their costliest kernels), tests (of integration_tests, those on GPUs), tiles (of attention). ``--limit``: seconds for all. Whole
+rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the sources (from_sources.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import from_sources
+
+HERE = Path(__file__).resolve().parent
+PYTHON = [sys.executable, "-W", "ignore"]
+_LONG = 300
+"""Characters of a row that is printed."""
+
+
+def script(name: str, *arguments: str) -> list[str]:
+    return [*PYTHON, str(HERE / f"{name}.py"), *arguments]
+
+
+TRAINED = tuple(script("gpu_steps", model, compiler) for model in ("gpt2", "vit_l") for compiler in ("opmill", "torch"))
+GRAPHS = "opmill-reduce-overhead"
+DECODED = (
+    script("gpu_decode", GRAPHS, "--cache", "8192", "--steps"),
+    script("gpu_decode", GRAPHS, "--cache", "256", "--steps"),
+    script("gpu_decode", GRAPHS, "--batch", "8,32"),
+    script("gpu_decode", "torch-reduce-overhead", "--batch", "32"),
+)
+TESTS = ("test_gpu_attention.py", "test_gpu.py", "test_gpu_recordings.py", "test_gpu_products.py")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Commands one after the other, each for so many seconds at most; ``beside``: commands that run meanwhile and say nothing."""
+
+    commands: Sequence[list[str]]
+    limit: float
+    beside: Sequence[list[str]] = ()
+
+
+PARTS = {
+    "right": Part(
+        [script("gpu_attention", "right")],
+        120,
+        [
+            *([*command, "--once"] for command in TRAINED),
+            script("gpu_attention", "speed", "--once", "--compilers", "torch"),
+            script("gpu_attention", "speed", "--once", "--compilers", "opmill"),
+            script("gpu_decode", GRAPHS, "--tokens", "2"),
+        ],
+    ),
+    "flex": Part([script("gpu_attention", "speed")], 90),
+    "decode": Part(DECODED, 45),
+    "train": Part(TRAINED, 60),
+    "tests": Part(
+        [[*PYTHON, "-m", "pytest", "-q", "-x", "-n", "8", "-p", "no:cacheprovider", *(f"integration_tests/{t}" for t in TESTS)]], 120
+    ),
+    "tiles": Part([script("gpu_attention", "tiles")], 90),
+}
+
+
+class Telling:
+    """Prints lines of commands as they come, rows without what is long in them, and keeps all in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = (folder / "rows.txt").open("a")
+
+    def line(self, text: str) -> None:
+        self.file.write(text)
+        self.file.flush()
+        print(_short(text), flush=True)
+
+
+def _short(text: str) -> str:
+    try:
+        row: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return text.rstrip()[-_LONG:]
+    steps, top = row.pop("steps", None), row.pop("top", None)
+    lines = [json.dumps(row)[: 2 * _LONG]]
+    if steps:
+        lines += [f"    {line}" for line in _by_name(steps)]
+    return "\n".join([*lines, *(f"    {us:9.1f} us {count:6.1f}x  {name[:70]}" for name, us, count in top or ())])
+
+
+def _by_name(steps: Sequence[str]) -> list[str]:
+    """What one token ran, by kernel: microseconds and how often."""
+    found: dict[str, list[float]] = {}
+    for step in steps:
+        if not step.startswith("host"):
+            _, _, rest = step.partition("+")
+            us, _, name = rest.partition("us")
+            row = found.setdefault(name.strip()[:60], [0.0, 0])
+            row[0] += float(us)
+            row[1] += 1
+    total = [f"device {sum(us for us, _ in found.values()):.1f} us in {sum(int(n) for _, n in found.values())} steps"]
+    return total + [f"{us:8.1f} us {int(n):4d}x  {name}" for name, (us, n) in sorted(found.items(), key=lambda e: -e[1][0])[:12]]
+
+
+def run(part: Part, environment: dict[str, str], end: float, telling: Telling) -> None:
+    others = [_started(c, environment, subprocess.DEVNULL, subprocess.DEVNULL) for c in part.beside]
+    begun = time.monotonic()
+    for command in part.commands:
+        limit = min(part.limit, end - time.monotonic())
+        if limit > 5:
+            _follow(command, environment, limit, telling)
+    for other in others:  # what they have compiled by then is there
+        try:
+            other.wait(max(0.0, min(begun + part.limit, end) - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            telling.line(f"still compiling after {time.monotonic() - begun:.0f} s: {' '.join(other.args[3:])}\n")
+            _end(other)
+
+
+def _started(command: list[str], environment: dict[str, str], out: Any, err: Any) -> subprocess.Popen[str]:
+    """With a group of processes of its own, which ends with it."""
+    return subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True, cwd=HERE.parent, start_new_session=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _follow(command: list[str], environment: dict[str, str], limit: float, telling: Telling) -> None:
+    """Runs a command and tells what it writes; the end of its errors where it fails."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = _started(command, environment, subprocess.PIPE, errors)
+        late = threading.Timer(limit, _end, [process])
+        late.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip():
+                telling.line(line)
+        status = process.wait()
+        late.cancel()
+        if status == -signal.SIGKILL:
+            telling.line(f"ended after {limit:.0f} s: {' '.join(command[3:])}\n")
+        elif status:
+            errors.seek(0)
+            telling.line("\n".join(errors.read().strip().splitlines()[-8:]) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--limit", type=float, default=400)
+    parser.add_argument("--output", type=Path, default=Path(tempfile.gettempdir()))
+    options = parser.parse_args()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="round-") as folder:
+        environment = dict(os.environ) if importlib.util.find_spec("opmill") else from_sources.environment(Path(folder))
+        environment |= {"OPMILL_CACHE_DIR": f"{folder}/opmill", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "PYTHONUNBUFFERED": "1"}
+        telling = Telling(options.output)
+        for name in options.parts or PARTS:
+            telling.line(f"== {name}, after {time.monotonic() - begun:.0f} s\n")
+            run(PARTS[name], environment, begun + options.limit, telling)
+        telling.line(f"== done, after {time.monotonic() - begun:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()
