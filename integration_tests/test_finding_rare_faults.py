@@ -38,7 +38,7 @@ def test_a_wrong_fusion(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     assert not opmill.check(of_other_rows)(x)
     found = opmill.bisect(of_other_rows)(x)
     print(found)
-    assert found.part == "backend" and found.fault == "fusing loops"
+    assert found.part == "backend" and found.fault == "fusing loops: in the step 'fuse'"
     assert lines(found) == {line(of_other_rows, 1), line(of_other_rows, 2)}
     assert "other outer points write that" in str(found)
 

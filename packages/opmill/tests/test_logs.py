@@ -48,6 +48,20 @@ def test_each_topic_tells_its_own(name, text, capsys) -> None:  # type: ignore[n
     assert f"opmill.{name}:" in told and text in told
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("loops", ["opmill.loops: graph 0", "kernel ", "let ", "set "]),
+        ("kernels", ["1 kernels, 1 launches", "\n  mul+sum", f"{__file__}:"]),
+    ],
+)
+def test_kernels_and_their_loops_are_told(name, texts, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    opmill.set_logs(name)
+    opmill.compile(lambda x: (x * 2).sum(), options={"cache_dir": tmp_path})(torch.ones(3))
+    told = capsys.readouterr().err
+    assert all(text in told for text in texts), told
+
+
 def test_nothing_is_shown_unasked(capsys) -> None:  # type: ignore[no-untyped-def]
     opmill.set_logs()
     opmill.compile(branch, backend="eager")(torch.ones(3))

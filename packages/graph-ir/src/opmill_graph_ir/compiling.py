@@ -193,6 +193,13 @@ def chosen_products(state: Compilation) -> Steps:
     return [(draft.part, draft.graph) for draft in undecided]
 
 
+def products_as_they_are(state: Compilation) -> Steps:
+    """Instead of ``chosen_products``: all are calls of torch's."""
+    for draft in state.waiting():
+        draft.products = draft.products or {}
+    return []
+
+
 def _as_loops(draft: Draft, options: GraphOptions, products: Mapping[str, bool]) -> Schedule:
     return scheduled(draft.graph, draft.calls, options, products)[1]
 
@@ -204,6 +211,13 @@ def cut_repeats(state: Compilation) -> Steps:
             draft.cuts = cuts(draft.graph) if state.options.fusion and state.options.repeats else []
             made.append((draft.part, _shortened(draft)))
     return made
+
+
+def uncut(state: Compilation) -> Steps:
+    """Instead of ``cut_repeats``."""
+    for draft in state.waiting():
+        draft.cuts = []
+    return []
 
 
 def _shortened(draft: Draft) -> AtenGraph:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .errors import GraphError
-from .pipeline import NAMES
+from .pipeline import NAMES, OPTIONAL
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class GraphOptions:
     parameters and buffers stay as they are; what is made of them alone is made once. ``sample``: whether they do is told by looking into
     them, too, not only by their addresses and version counters. ``override``: a folder that kernels are written to, and that those which
     were edited there are taken from; nothing is kept or loaded then. ``repeats``: blocks that are like others before them are compiled with
-    these, and have their origins; off, each operator of a plan tells where it comes from itself."""
+    these, and have their origins; off, each operator of a plan tells where it comes from itself. ``skip``: names of steps (of
+    ``pipeline.OPTIONAL``) that are left out, for finding the one that makes a program wrong or slow; others raise ``GraphError`` GI016."""
 
     numerics: Literal["default", "eager"] = "default"
     fusion: bool = True
@@ -36,8 +37,12 @@ class GraphOptions:
     override: str = ""
     exchange_wait: int = 60
     repeats: bool = True
+    skip: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if needed := [name for name in self.skip if name not in OPTIONAL]:
+            hint = f"there are: {', '.join(OPTIONAL)}"
+            raise GraphError("GI016", f"no step of the compiler that can be skipped is called {needed[0]!r}", hint=hint)
         if unknown := [name for name in self.print_after if name != "all" and name not in NAMES]:
             raise GraphError("GI016", f"no step of the compiler is called {unknown[0]!r}", hint=f"there are: {', '.join(NAMES)}, or 'all'")
 

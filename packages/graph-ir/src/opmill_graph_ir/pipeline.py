@@ -40,7 +40,8 @@ REPRESENTATIONS: dict[str, Representation] = {
 @dataclass(frozen=True)
 class Step:
     """``run`` is called with the compilation, and gives pairs of a part ("forward", "backward") and what it made of it, of the kind
-    ``gives``; one with ``each`` is called with the scheduling of each graph, and changes that. ``when``: for which graphs it is."""
+    ``gives``; one with ``each`` is called with the scheduling of each graph, and changes that. ``when``: for which graphs it is.
+    ``without``: what is called instead where the options skip the step, empty for nothing; None: programs need it."""
 
     name: str
     takes: str
@@ -49,6 +50,7 @@ class Step:
     run: str
     each: bool = False
     when: Literal["", "inference", "training"] = ""
+    without: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,24 @@ PASSES = (
         "schedule.steps:statements",
         each=True,
     ),
-    Step("dce", "loop program", "loop program", "statements whose results nobody reads are dropped", "schedule.steps:dce", each=True),
-    Step("cse", "loop program", "loop program", "loops that compute what an earlier one did are dropped", "schedule.steps:cse", each=True),
+    Step(
+        "dce",
+        "loop program",
+        "loop program",
+        "statements whose results nobody reads are dropped",
+        "schedule.steps:dce",
+        each=True,
+        without="",
+    ),
+    Step(
+        "cse",
+        "loop program",
+        "loop program",
+        "loops that compute what an earlier one did are dropped",
+        "schedule.steps:cse",
+        each=True,
+        without="",
+    ),
     Step(
         "update in place",
         "loop program",
@@ -78,14 +96,43 @@ PASSES = (
         "copies of which parts are written become writes into their source",
         "schedule.steps:updated",
         each=True,
-    ),
-    Step("inline", "loop program", "loop program", "producers are computed where they are read", "schedule.steps:inlined", each=True),
-    Step("dce again", "loop program", "loop program", "those that all readers have inlined are dropped", "schedule.steps:dce", each=True),
-    Step(
-        "turn scans", "loop program", "loop program", "scans that are read from their end run backward", "schedule.steps:turned", each=True
+        without="",
     ),
     Step(
-        "fuse", "loop program", "loop program", "loops in the order of the nests that they are put into", "schedule.steps:fused", each=True
+        "inline",
+        "loop program",
+        "loop program",
+        "producers are computed where they are read",
+        "schedule.steps:inlined",
+        each=True,
+        without="",
+    ),
+    Step(
+        "dce again",
+        "loop program",
+        "loop program",
+        "those that all readers have inlined are dropped",
+        "schedule.steps:dce",
+        each=True,
+        without="",
+    ),
+    Step(
+        "turn scans",
+        "loop program",
+        "loop program",
+        "scans that are read from their end run backward",
+        "schedule.steps:turned",
+        each=True,
+        without="",
+    ),
+    Step(
+        "fuse",
+        "loop program",
+        "loop program",
+        "loops in the order of the nests that they are put into",
+        "schedule.steps:fused",
+        each=True,
+        without="schedule.steps:apart",
     ),
     Step(
         "emit",
@@ -99,7 +146,14 @@ PASSES = (
 """How one lowered program is scheduled."""
 
 SCHEDULING: tuple[Step | Until, ...] = (
-    Step("repeats", "aten graph", "aten graph", "blocks that come over and over are cut to four", "compiling:cut_repeats"),
+    Step(
+        "repeats",
+        "aten graph",
+        "aten graph",
+        "blocks that come over and over are cut to four",
+        "compiling:cut_repeats",
+        without="compiling:uncut",
+    ),
     Until(
         "every block that was left out can be put back",
         "compiling:is_scheduled",
@@ -124,12 +178,25 @@ PLANNING: tuple[Step | Until, ...] = (
                 "aten graph",
                 "which matrix products on a GPU are loops, by running both ways",
                 "compiling:chosen_products",
+                without="compiling:products_as_they_are",
             ),
             *SCHEDULING,
             Step(
-                "overlap", "schedule", "schedule", "exchanges with other processes start early and are waited for late", "compiling:overlap"
+                "overlap",
+                "schedule",
+                "schedule",
+                "exchanges with other processes start early and are waited for late",
+                "compiling:overlap",
+                without="",
             ),
-            Step("early", "schedule", "schedule", "kernels are told which inputs they may read before they wait", "compiling:read_ahead"),
+            Step(
+                "early",
+                "schedule",
+                "schedule",
+                "kernels are told which inputs they may read before they wait",
+                "compiling:read_ahead",
+                without="",
+            ),
             Step("generate", "schedule", "kernel texts", "kernels, by the first generator that claims them", "compiling:generated"),
         ),
     ),
@@ -168,8 +235,16 @@ PIPELINE: tuple[Step | Until, ...] = (
         "images between convolutions of half precision lie channels last",
         "compiling:laid_out",
         when="training",
+        without="",
     ),
-    Step("padding", "aten graph", "aten graph", "operands of products on GPUs lie in aligned matrices", "compiling:padded"),
+    Step(
+        "padding",
+        "aten graph",
+        "aten graph",
+        "operands of products on GPUs lie in aligned matrices",
+        "compiling:padded",
+        without="",
+    ),
     Step(
         "log softmax",
         "aten graph",
@@ -177,6 +252,7 @@ PIPELINE: tuple[Step | Until, ...] = (
         "where its gradient needs the sums alone, it is taken apart",
         "compiling:in_parts",
         when="training",
+        without="",
     ),
     Step(
         "partition",
@@ -211,6 +287,8 @@ def steps(items: Sequence[Step | Until] = PIPELINE) -> Iterator[Step]:
 
 NAMES = tuple(step.name for step in steps())
 """Names of all steps, in order."""
+OPTIONAL = {step.name: step.what for step in steps() if step.without is not None}
+"""Steps that may be skipped, and what they do: a program without one of them is as right."""
 UNCOMPILED = ("graph", "key", "load")
 """Steps that also a plan from the store goes through."""
 
@@ -244,7 +322,10 @@ def run(items: Sequence[Step | Until], state: State) -> None:
             while not found(item.done)(state):
                 run(item.steps, state)
         elif not item.when or state.trains == (item.when == "training"):
-            function = found(item.run)
+            chosen = item.without if item.name in state.options.skip else item.run
+            if not chosen:
+                continue
+            function = found(chosen)
             timed: AbstractContextManager[None] = state.report.step(item.name)
             start = time.perf_counter()
             with timed:
@@ -291,6 +372,7 @@ def _described(items: Sequence[Step | Until], margin: str) -> Iterator[str]:
 
 __all__ = [
     "NAMES",
+    "OPTIONAL",
     "PASSES",
     "PIPELINE",
     "PLANNING",

@@ -16,6 +16,7 @@ from .edits import EditedGraph
 from .errors import warn_once
 from .logs import topic
 from .metrics import count
+from .origins import lines_in, operators_in
 from .progress import progress
 from .record import GraphRecord, Record
 from .settings import Settings
@@ -115,7 +116,10 @@ class GraphBackend:
         elif cached is not None:
             count("plans_from_cache" if cached else "plans_compiled")
             topic("cache").info("%s: %s", name, "the plan came from the cache" if cached else "compiled")
-            topic("kernels").info("%s: %d kernels, %d launches, %d calls of torch's", name, report.kernels, report.launches, report.calls)
+            if topic("kernels").isEnabledFor(logging.INFO):
+                topic("kernels").info("%s: %s", name, _made(report))
+            if topic("loops").isEnabledFor(logging.DEBUG) and report.loops:
+                topic("loops").debug("%s:\n%s", name, "\n".join(text for texts in report.loops for text in texts).strip())
         phases = ", ".join(f"{step} {seconds:.3f}" for step, seconds in (getattr(report, "phases", None) or {}).items())
         topic("time").info("%s: %d operators in %.3f s%s", name, graph.operators, graph.seconds, f" ({phases})" if phases else "")
         if topic("graph").isEnabledFor(logging.DEBUG):
@@ -171,6 +175,17 @@ class GraphBackend:
             return native_compiler(replace(settings.options, override=folder))
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
+
+
+def _made(report: Any) -> str:
+    """What became of a graph, each kernel in a line."""
+    origins: dict[tuple[int, int], list[str]] = {}
+    for number, plan in enumerate(report.plans):
+        for step in plan.steps:
+            if type(step).__name__ == "Launch":
+                origins.setdefault((number, step.kernel), []).append(step.origin)
+    counts = f"{report.kernels} kernels, {report.launches} launches, {report.calls} calls of torch's"
+    return "".join([counts, *(f"\n  {operators_in(each)} from {', '.join(lines_in(each))}" for each in origins.values())])
 
 
 def _far(number: int, operators: int, seen: list[Any]) -> str:

@@ -19,7 +19,8 @@ TOPICS = {
     "graph": "each captured graph, as a program",
     "time": "seconds of each compile, by step",
     "cache": "whether a plan came from the cache",
-    "kernels": "how many kernels and calls of torch's operators a graph became",
+    "loops": "the loops of each kernel that was made, before a generator writes C++ or Triton of them",
+    "kernels": "how many kernels and calls of torch's operators a graph became, and of each kernel the operators and lines",
     "progress": "what a long compile has come to, once a minute where stderr is no terminal",
     "internal": "internal errors that were survived, with their tracebacks",
 }

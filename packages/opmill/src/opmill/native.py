@@ -54,6 +54,7 @@ def graph_options(options: Options) -> GraphOptions:
         sample=options.freeze_check == "samples",
         override=options.override or os.environ.get("OPMILL_OVERRIDE", ""),
         exchange_wait=options.exchange_wait,
+        skip=options.skip,
     )
 
 

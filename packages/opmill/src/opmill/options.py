@@ -42,6 +42,9 @@ class Options:
     )
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
+    skip: tuple[str, ...] = _option(
+        (), "leave out these steps of the compiler, by name: for finding the one that makes a program wrong or slow, as opmill.bisect does"
+    )
     override: str | None = _option(
         None,
         "a folder that kernels are written to, as loops and C++, and that those which were edited there are taken from; None: "
@@ -130,7 +133,7 @@ def _checked_mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 _CHOICES = {"numerics": ("default", "eager"), "freeze_check": ("versions", "samples")}
-_STRINGS = ("generators", "print_after")
+_STRINGS = ("generators", "print_after", "skip")
 _KINDS: dict[str, tuple[type, ...]] = {
     "recompile_limit": (int,),
     "graph_limit": (int,),
@@ -153,12 +156,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _check_steps(names: Iterable[str]) -> None:
-    from .pipeline import NAMES  # only where something is to be printed
+def _check_steps(option: str, names: Iterable[str]) -> None:
+    from .pipeline import NAMES, OPTIONAL  # only where something is to be printed or left out
 
+    kind, known = ("step of the compiler that can be left out", OPTIONAL) if option == "skip" else ("step of the compiler", (*NAMES, "all"))
     for each in names:
-        if each not in (*NAMES, "all"):
-            raise unknown("OM006", "step of the compiler", each, (*NAMES, "all"))
+        if each not in known:
+            raise unknown("OM006", kind, each, known)
 
 
 def _checked_value(name: str, value: Any) -> Any:
@@ -167,8 +171,8 @@ def _checked_value(name: str, value: Any) -> Any:
             return None
         if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
             raise UsageValueError("OM006", f"option {name!r} takes a sequence of names, not {value!r}")
-        if name == "print_after":
-            _check_steps(value)
+        if name in ("print_after", "skip"):
+            _check_steps(name, value)
         return tuple(value)
     if name in ("cache_dir", "cache_key_file", "override") and hasattr(value, "__fspath__"):
         value = value.__fspath__()

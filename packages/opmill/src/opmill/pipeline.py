@@ -18,6 +18,8 @@ CAPTURE = graph.Step(
 PIPELINE: tuple[graph.Step | graph.Until, ...] = (CAPTURE, *graph.PIPELINE)
 NAMES = (CAPTURE.name, *graph.NAMES)
 """Names of all steps, in order: what ``print_after`` takes."""
+OPTIONAL = tuple(graph.OPTIONAL)
+"""Names of those that ``skip`` takes."""
 
 
 def show_captured(module: Any) -> None:
@@ -30,4 +32,4 @@ def described() -> str:
     return graph.described(PIPELINE)
 
 
-__all__ = ["CAPTURE", "NAMES", "PIPELINE", "described", "show_captured"]
+__all__ = ["CAPTURE", "NAMES", "OPTIONAL", "PIPELINE", "described", "show_captured"]

@@ -158,8 +158,18 @@ def fused(work: Scheduling) -> Program:
     if work.fusion:
         work.groups = fuse(program)
     else:
-        work.groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
+        work.groups = _alone(program)
     return replace(program, statements=[s for group in work.groups for s in group.members])
+
+
+def apart(work: Scheduling) -> Program:
+    """Instead of ``fused``: each statement is a nest of its own."""
+    work.groups = _alone(work.program)
+    return work.program
+
+
+def _alone(program: Program) -> list[Group]:
+    return [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
 
 
 def emitted(work: Scheduling) -> Schedule:

@@ -56,6 +56,13 @@ def routes(options: Options) -> list[Route]:
     ]
 
 
+def skipping(options: Options, of: Sequence[str]) -> list[Route]:
+    """The whole compiler without one step of these each."""
+    plain = replace(graph_options(options), cache=False, print_after=())
+    make = functools.partial(_compiled, store=open_store(options), generators=available_generators(options))
+    return [Route(f"the step {name!r}", name, make(options=replace(plain, skip=(*plain.skip, name)))) for name in of]
+
+
 def broken_law(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> str:
     """What is illegal of what a step of the compiler makes of a graph; empty where nothing is."""
     checked = replace(graph_options(options), cache=False, print_after=(), verify=True)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from torch import fx
 
 from ..compile import compile, compiling_anew, record_of
+from ..pipeline import OPTIONAL
 from ..settings import resolve_arguments
 from .check import Checked, check, compare, observe, observe_kept, reference_of
 from .copies import Program, kept, modules_of
@@ -18,7 +19,7 @@ from .finding import Finding, KernelFault
 from .graphs import Captured, CapturingBackend
 from .launches import kernel_that_dies, kernels_that_race, slowest_kernel
 from .minimize import Smallest
-from .routes import KernelComparison, broken_law, compare_graph, judge_graph, routes, without_warnings
+from .routes import KernelComparison, broken_law, compare_graph, judge_graph, routes, skipping, without_warnings
 from .symptoms import Judge, dies, differs, is_slow
 
 
@@ -145,6 +146,8 @@ class Search:
             if without:
                 fault = way.fault
                 break
+        if fault in ("", _FUSING):
+            fault = self._named(small, fault)
         kernels = self._faulty_kernels(small)
         law = broken_law(Program(gm, (), {}).fresh().model, inputs, self.settings.options) if self.judge is None else ""
         if law:
@@ -168,6 +171,17 @@ class Search:
             kernels,
             seen if still else still,
         )
+
+    def _named(self, small: Captured, fault: str) -> str:
+        """The fault, with the steps of the compiler that make it: those without which the graph is right."""
+        before = [name for name in OPTIONAL if (name in _BEFORE_LOOPS) != bool(fault)]
+        mend = []
+        for way in skipping(self.settings.options, before):
+            without = self._compare(small, way.compile)
+            self.steps.append(f"without {way.without}: {_verdict(without)}")
+            mend += [way.fault] if without else []
+        told = f"in the step {' or '.join(map(repr, mend))}" if mend else ""
+        return ": ".join(filter(None, (fault, told))) if mend else fault
 
     def _faulty_kernels(self, captured: Captured) -> tuple[KernelFault, ...]:
         with torch.set_grad_enabled(captured.grad_mode), without_warnings():
@@ -202,6 +216,9 @@ def _changes(then: Sequence[str], now: Sequence[str]) -> int:
 
 
 _STALE = "a specialisation of before is run again: no guard looks at what this line reads, which has changed since"
+_FUSING = "fusing loops"
+_BEFORE_LOOPS = ("layouts", "padding", "log softmax", "products", "repeats")
+"""Steps that are taken whether loops are fused or not."""
 _WITHOUT_KERNELS = "making the graph functional, its gradient, or the plan that runs it"
 
 
