@@ -51,7 +51,7 @@ def test_each_topic_tells_its_own(name, text, capsys) -> None:  # type: ignore[n
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        ("loops", ["opmill.loops: graph 0", "kernel ", "let ", "set "]),
+        ("loops", ["opmill.loops: graph 0", "kernel ", "nest ", "set "]),
         ("kernels", ["1 kernels, 1 launches", "\n  mul+sum", f"{__file__}:"]),
     ],
 )
