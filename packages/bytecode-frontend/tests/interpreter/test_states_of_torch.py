@@ -171,3 +171,30 @@ def test_questions_about_torch_are_answered_as_in_eager(name: str) -> None:
 
     want = f(torch.ones(2))
     assert str(capture(f, "eager", fullgraph=True)(torch.ones(2))) == str(want)
+
+
+def without_slope(x: torch.Tensor) -> torch.Tensor:
+    return (x * 0).sqrt().sum() * 0
+
+
+def looked_at_inside(x: torch.Tensor) -> Any:
+    with torch.autograd.set_detect_anomaly(True):
+        without_slope(x).backward()
+    return x.grad
+
+
+@pytest.mark.filterwarnings("ignore")  # of the mode itself
+@pytest.mark.parametrize("before", [True, False])
+def test_anomalies_are_of_the_operators_of_the_program(before: bool) -> None:
+    """Also where the mode is switched on after a capture, and inside of one."""
+    compiled = capture(without_slope, "eager")
+    if before:
+        compiled(torch.ones(3, requires_grad=True)).backward()
+    with torch.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"):
+        compiled(torch.ones(3, requires_grad=True)).backward()
+    x = torch.ones(3, requires_grad=True)
+    compiled(x).backward()
+    assert x.grad is not None and x.grad.isnan().all()
+    with pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"):
+        capture(looked_at_inside, "eager")(torch.ones(3, requires_grad=True))
+    assert not torch.is_anomaly_enabled()

@@ -36,6 +36,7 @@ _SYMBOLS = {
     "deterministic_warn": "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
     "key_included": "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
     "tracing": "_ZN5torch3jit6tracer15getTracingStateEv",
+    "anomalies": "_ZN5torch8autograd11AnomalyMode8_enabledE",
     "global_context": "_ZN2at13globalContextEv",
     "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
 }
@@ -269,6 +270,7 @@ def _switch_truth() -> dict[str, tuple[int, int]]:
         "key_included": (functorch_key(), torch._C._functorch.peek_interpreter_stack() is not None),
         "tracing": (0, torch._C._get_tracing_state() is not None),
         "forced_eager": (0, forced_eager()),
+        "anomalies": (0, torch.is_anomaly_enabled()),
     }
 
 

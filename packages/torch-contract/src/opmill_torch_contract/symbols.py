@@ -52,7 +52,8 @@ CPU_SYMBOLS: tuple[Row, ...] = (
         "_ZN3c1031get_default_dtype_as_scalartypeEv _ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv "
         "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv _ZN3c104impl20TorchDispatchModeTLS9stack_lenEv "
         "_ZNK2at7Context23deterministicAlgorithmsEv _ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv "
-        "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE _ZN5torch3jit6tracer15getTracingStateEv _ZN2at13globalContextEv",
+        "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE _ZN5torch3jit6tracer15getTracingStateEv _ZN2at13globalContextEv "
+        "_ZN5torch8autograd11AnomalyMode8_enabledE",
     ),
 )
 """Of ``libtorch_cpu``, or of what it loads."""

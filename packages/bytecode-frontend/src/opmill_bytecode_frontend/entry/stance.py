@@ -17,10 +17,12 @@ NEVER = ("force_eager", "eager_on_recompile")
 
 
 def watched() -> bool:
-    """Whether a mode of the program, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operation: those of a capture are
-    none."""
+    """Whether a mode of the program, ``torch.jit.trace``, ``torch.fx.symbolic_trace`` or autograd's anomaly detection wants to see each
+    operation: those of a capture are none."""
     modes = torch._C._len_torch_dispatch_stack() or any(map(is_of_program, range(torch._C._len_torch_function_stack())))
-    return bool(modes) or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
+    return (
+        bool(modes) or torch.is_anomaly_enabled() or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
+    )
 
 
 def is_of_program(place: int) -> bool:

@@ -75,7 +75,9 @@ STATEFUL = frozenset(
 )
 #: How the names of torch's other C functions begin that change a state of the process, and those of them that what is captured follows.
 SETTING = ("set_", "push_", "pop_", "enable_")
-FOLLOWED = frozenset(call[0] for call in switches().values()) | {torch._C._dynamo.compiled_autograd.set_autograd_compiler}
+FOLLOWED = frozenset(call[0] for key, call in switches().items() if key != "anomaly") | {
+    torch._C._dynamo.compiled_autograd.set_autograd_compiler
+}
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase)
 #: Items of an iterator made at capture that are taken at most.

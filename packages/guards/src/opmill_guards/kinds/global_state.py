@@ -68,6 +68,7 @@ READERS: dict[str, Callable[[], Any]] = {
     "tracing": lambda: _torch()._C._get_tracing_state() is not None,
     "forced_eager": probe.forced_eager,
     "deterministic": lambda: _torch().are_deterministic_algorithms_enabled(),
+    "anomalies": lambda: _torch().is_anomaly_enabled(),
     "cuda_device": lambda: _torch()._C._cuda_getDevice() if _torch().cuda.is_initialized() else 0,
     "deterministic_warn": lambda: _torch().is_deterministic_algorithms_warn_only_enabled(),
 }

@@ -20,11 +20,13 @@ enum Switch {
   KeyIncluded,
   Tracing,
   ForcedEager,
+  Anomalies,
   SwitchCount,
 };
 constexpr const char* switch_names[SwitchCount] = {
-    "grad_mode",      "inference_mode", "autocast",      "autocast_dtype",     "autocast_cache", "default_dtype", "function_modes",
-    "function_state", "dispatch_modes", "deterministic", "deterministic_warn", "key_included",   "tracing",       "forced_eager",
+    "grad_mode",          "inference_mode", "autocast",       "autocast_dtype", "autocast_cache",
+    "default_dtype",      "function_modes", "function_state", "dispatch_modes", "deterministic",
+    "deterministic_warn", "key_included",   "tracing",        "forced_eager",   "anomalies",
 };
 
 // Whether the program asked for everything to run as it is: `torch.compiler.set_stance("force_eager")` keeps that in torch's own compiler, which
@@ -49,7 +51,8 @@ bool forced_eager() {
 }
 
 void* functions[SwitchCount] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, reinterpret_cast<void*>(&forced_eager)};
+                                nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, reinterpret_cast<void*>(&forced_eager),
+                                nullptr};
 static_assert(ForcedEager == 13);
 void* (*global_context)() = nullptr;
 
@@ -83,6 +86,8 @@ int64_t read(Switch which, int argument) {
       return *call<void* const*>(which) != nullptr;
     case ForcedEager:
       return call<bool>(which);
+    case Anomalies:  // a variable, which torch's own functions read inline
+      return *reinterpret_cast<const bool*>(functions[which]);
     default:
       return -1;
   }
