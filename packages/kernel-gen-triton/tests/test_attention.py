@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch._higher_order_ops.flex_attention import flex_attention
 
+from opmill_fake_tensors import FakeContext
+from opmill_fake_tensors.symbols import Sizes
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.higher_order import flex_fused
 from opmill_graph_ir.capture.joint import capture_joint
@@ -165,6 +167,21 @@ def test_kernels_are_what_they_say(score, mask) -> None:
         for b in kernel.buffers:
             if b.role == "out":
                 close(memory[b.name], wide[b.name], torch.float32)
+
+
+def test_symbolic_sizes_are_those_of_the_call() -> None:
+    """Scores of long sequences are not in memory where lengths have changed before, either."""
+    given, scale = tensors(torch.bfloat16, 4, 2, 50, 50, 32, 32, requires_grad=True), 0.3
+    sizes = Sizes()
+    context, (batch, length, documents) = (
+        FakeContext(sizes),
+        (sizes.new(n, name=name) for name, n in (("rows", 2), ("length", 50), ("documents", 50))),
+    )
+    moving = [{0: batch, 2: length}] * 3 + [{}, {}, {0: documents}]
+    examples = [context.from_tensor(t, at) if at else t for t, at in zip(given, moving, strict=True)]
+    joint = capture_joint(program("slopes", "causal documents", scale, 2), examples)
+    kernels = attending(scheduled(with_attention_by_kernels(on_gpu(joint.graph)))[1].kernels())
+    assert [k.attention.part for k in kernels] == ["forward", "keys", "queries"]
 
 
 @pytest.mark.parametrize("how", ["looked up", "of captured", "odd width"])

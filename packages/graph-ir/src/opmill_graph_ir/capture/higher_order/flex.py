@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .flex_dense import Mods, attend, tensors_of
-from .flex_fused import can_fuse, fused
+from .flex_fused import can_fuse, fused, of_numbers
 from .registry import Run, row
 
 
@@ -33,5 +33,6 @@ def flex_attention(
     held = tensors_of(run, score_mod, block_mask[-1])
     mods = Mods(run, score_mod, block_mask[-1], tuple(score_buffers), tuple(mask_buffers), held)
     if can_fuse(mods, query, key, value, scale):
+        mods, (query, key, value) = of_numbers(mods, query, key, value)
         return fused(mods, query, key.expand(query.size(0), -1, -1, -1), value.expand(query.size(0), -1, -1, -1), float(scale))
     return attend(mods, query, key, value, scale)

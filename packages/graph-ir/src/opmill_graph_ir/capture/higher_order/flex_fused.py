@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,18 +29,32 @@ def can_fuse(mods: Mods, query: Any, key: Any, value: Any, scale: Any) -> bool:
     tensors = (query, key, value)
     if not traits_of(query.device.type).matrix_units or query.dtype not in _DTYPES or any(t.dtype != query.dtype for t in tensors):
         return False
-    if not all(isinstance(t, torch.Tensor) for t in mods.tensors) or any(type(n) is not int for t in tensors for n in t.shape):
+    if not all(isinstance(t, torch.Tensor) for t in mods.tensors) or type(scale) not in (int, float):
         return False
-    if any(t.device != query.device and t.dim() for t in mods.tensors) or any(t._has_symbolic_sizes_strides for t in mods.tensors):
+    if any(t.device != query.device and t.dim() for t in mods.tensors) or not all(map(_is_known, (*tensors, *mods.tensors))):
         return False
-    if (
-        any(0 in t.shape for t in tensors)
-        or query.size(3) not in _WIDTHS
-        or value.size(3) not in _WIDTHS
-        or type(scale) not in (int, float)
-    ):
+    if query.size(3) not in _WIDTHS or value.size(3) not in _WIDTHS or any(0 in t.shape for t in tensors):
         return False
     return not (torch.is_grad_enabled() and any(t.requires_grad for t in mods.tensors))
+
+
+def _is_known(tensor: Any) -> bool:
+    """Whether sizes do not depend on data."""
+    return all(type(n) is int or n.node.has_hint() for n in (*tensor.shape, *tensor.stride()))
+
+
+def of_numbers(mods: Mods, *tensors: Any) -> tuple[Mods, list[Any]]:
+    """The functions and tensors with sizes that are numbers: these of this call, for kernels are of numbers."""
+    score, mask = (tuple(map(_of_numbers, of)) for of in (mods.score_buffers, mods.mask_buffers))
+    held = {name: _of_numbers(t) for name, t in mods.held.items()}
+    return replace(mods, score_buffers=score, mask_buffers=mask, held=held), list(map(_of_numbers, tensors))
+
+
+def _of_numbers(tensor: Any) -> Any:
+    if not tensor._has_symbolic_sizes_strides:
+        return tensor
+    sizes, _ = ([int(n) for n in of] for of in (tensor.shape, tensor.stride()))
+    return tensor.expand(sizes)
 
 
 def fused(mods: Mods, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any, Any]:
