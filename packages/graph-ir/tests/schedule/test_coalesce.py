@@ -35,3 +35,29 @@ def test_a_transposed_operand_keeps_them_apart():
           phase
             set y[32*i + 4*j + l] = neg(x[32*i + j + 8*l])""")
     assert coalesced(kernel) == kernel
+
+
+def test_rows_that_data_name_are_gone_through_one_after_the_other():
+    kernel = lines("""
+        kernel k()
+          in n: int64[100]
+          in x: float32[800]
+          inout y: float32[80]
+        nest j<8 i<100
+          phase
+            let v = n[i]
+            add y[j + 8*v] = x[8*i + j]""")
+    assert coalesced(kernel) == kernel.replace("nest j<8 i<100", "nest i<100 j<8")
+
+
+def test_axes_that_data_alone_place_stay_in_order():
+    kernel = lines("""
+        kernel k()
+          in n: int64[800]
+          in x: float32[800]
+          inout y: float32[80]
+        nest j<8 i<100
+          phase
+            let v = n[i + 100*j]
+            set y[v] = x[8*i + j]""")
+    assert coalesced(kernel) == kernel

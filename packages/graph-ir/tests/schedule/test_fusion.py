@@ -157,3 +157,20 @@ def test_what_is_merged_with_something_late_does_not_bring_it_forward():
     s = made(f, torch.randn(64, 64), torch.randn(64, 64))
     assert launches(s) == 8  # eight times tanh, the last with both readers of x
     assert plan_memory(s).size <= 2 * 64 * 64 * 4
+
+
+CHECKED = {
+    "columns that are selected": (lambda x, i: x.index_select(1, i), (X, torch.randint(512, (300,))), "nest i0<64 i1<300"),
+    "rows that are selected": (lambda x, i: x.index_select(0, i), (X, torch.randint(64, (300,))), "nest i0<300 "),
+    "columns that are added to": (lambda x, i, y: x.index_add(1, i, y), (X, torch.randint(512, (512,)), Y), "nest i0<64 i1<512"),
+    "rows that are added to": (lambda x, i, y: x.index_add(0, i, y), (X, torch.randint(64, (64,)), Y), "nest i0<64 "),
+    "elements that are added to": (lambda x, i, y: x.scatter_add(0, i, y), (X, torch.randint(64, (64, 512)), Y), "nest i0<64 i1<512"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_positions_are_checked_once_a_row_but_not_across_rows(name):
+    f, inputs, head = CHECKED[name]
+    s = made(f, *inputs)
+    texts = [show(step.kernel) for step in s.steps if type(step) is KernelStep]
+    assert head in "\n".join(t.replace("  #", " ") for t in texts if "check" in t), texts

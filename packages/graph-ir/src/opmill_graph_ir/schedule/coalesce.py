@@ -41,18 +41,24 @@ def map_phase(phase: Phase, rewriter: Rewriter, axes: tuple[Axis, ...]) -> Phase
 
 
 def _by_stride(axes: tuple[Axis, ...], phases: tuple[Phase, ...]) -> tuple[Axis, ...]:
-    """Axes with larger strides of the first store (of loads, where there is none) further out; the order stays where unknown."""
+    """Axes with larger strides of the first store (of loads, where there is none) further out; the order stays where unknown. Axes that
+    decide only by data where is written stay in order: the last that comes to a place counts. They are as far out as loads want the first
+    of them."""
     stores = [s.index for p in phases for s in p.stores if any(a.name in s.index.symbols for a in axes)]
     found = stores or indices(phases)
     if not found:
         return axes
 
-    def stride(axis: Axis) -> int:
-        known = [found[0].stride_of(axis.name)] if stores else [i.stride_of(axis.name) for i in found]
-        constants = [s.constant for s in known if s is not None and s.constant is not None]
-        return -max(constants, default=0) if len(constants) == len(known) else -(1 << 62)
+    def stride(axis: Axis, along: list[Index]) -> int:
+        constants = [s.constant for i in along if (s := i.stride_of(axis.name)) is not None and s.constant is not None]
+        return -max(constants, default=0) if len(constants) == len(along) else -(1 << 62)
 
-    strides = [stride(a) for a in axes]
+    strides = [stride(a, found[:1] if stores else found) for a in axes]
+    computed = {let.name for p in phases for let in p.lets}
+    if stores and not computed.isdisjoint(stores[0].symbols):
+        by_data = [k for k, a in enumerate(axes) if a.name not in stores[0].symbols]
+        furthest = min((stride(axes[k], indices(phases)) for k in by_data), default=0)
+        strides = [furthest if k in by_data else s for k, s in enumerate(strides)]
     if any(s == -(1 << 62) for s in strides):
         return axes
     return tuple(a for _, _, a in sorted(zip(strides, range(len(axes)), axes, strict=True), key=lambda t: t[:2]))

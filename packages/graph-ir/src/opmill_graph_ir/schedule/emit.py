@@ -60,7 +60,7 @@ def emit_nest(group: Group, needed: set[str], program: Program) -> Nest:
 class _Emitter:
     def __init__(self, group: Group, needed: set[str], program: Program) -> None:
         self.group, self.needed, self.program = group, needed, program
-        self.outer = _checked_axes(group)
+        self.outer = _checked_axes(group, program)
         self.outer_names = {a.name for a in self.outer}
         self.drafts: list[_Draft] = []
         self.produced: dict[str, _Produced] = {}
@@ -276,8 +276,9 @@ def _names(value: Expr) -> set[str]:
     return found
 
 
-def _checked_axes(group: Group) -> tuple[Axis, ...]:
-    """The outer axes; in a pointwise group with checks only those that the checks depend on, so that each is made once."""
+def _checked_axes(group: Group, program: Program) -> tuple[Axis, ...]:
+    """The outer axes; in a pointwise group with checks only those that the checks depend on, so that each is made once. Where memory lies
+    along such an axis, going along it counts for more than checks that are made again."""
     members = [m for m in group.members if type(m) is Loop]
     checked = [m for m in members if m.checks]
     outer = group.axes or ()
@@ -286,7 +287,23 @@ def _checked_axes(group: Group) -> tuple[Axis, ...]:
     used: set[str] = set()
     for m in checked:
         used |= {n for let in m.lets for n in _names(let.value)} | {n for c in m.checks for n in _names(c.condition)}
+    if not used.isdisjoint(name for m in checked for name in _lying_along(m, program)):
+        return outer
     return tuple(a for a in outer if a.name in used)
+
+
+def _lying_along(member: Loop, program: Program) -> set[str]:
+    """The axes whose points are neighbours in what a loop writes: where data decide its places, in what it reads for them."""
+    found: set[str] = set()
+    axes = {a.name for a in member.axes}
+    for write in member.writes:
+        places = [(write.buffer, write.indices)]
+        if not all(i.symbols <= axes for i in write.indices):
+            places = [(r.buffer, r.indices) for r in reads(write.value)]
+        for buffer, indices in places:
+            strides = program.buffers[buffer].cells.strides
+            found |= {str(i) for i, stride in zip(indices, strides, strict=True) if stride.constant == 1 and str(i) in axes}
+    return found
 
 
 def outside_reads(groups: list[Group], program: Program) -> list[set[str]]:
