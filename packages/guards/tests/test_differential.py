@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opmill_guards import GuardSet, reference
 from opmill_guards.guard import Absent, AllDistinct, DictKeys, Equals, Is, Length, Predicate, SameObject, SizeRelation, TypeIs
-from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, Referent, TypeOf
+from opmill_guards.source import Ahead, Attr, CellContents, DictKeyAt, InstanceDict, Item, Iterated, Local, Pinned, Referent, TypeOf
 
 SETTINGS = settings(derandomize=True, max_examples=300, deadline=None)
 NAMES = ("a", "b")
@@ -103,6 +103,7 @@ def longer(sources: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(Attr, sources, ATTRIBUTES), st.builds(InstanceDict, sources), st.builds(Item, sources, KEYS),
         st.builds(DictKeyAt, sources, st.integers(-1, 2)), st.builds(TypeOf, sources), st.builds(CellContents, sources), st.builds(Referent, sources),
+        st.builds(Ahead, sources, st.integers(-1, 2)), st.builds(Iterated, sources),
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -57,6 +59,42 @@ def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:
     return keys_of(base)[source.position]
 
 
+def iterated(iterator: Any) -> Any:
+    """What an iterator over a list, a tuple, the keys or the values of a dict goes over. Raises Unreadable for others, and at its end."""
+    if type(iterator) in SEQUENCE_ITERATORS:
+        of, *at = iterator.__reduce__()[1:]
+        if at:
+            return of[0]
+    elif type(iterator) in TABLE_ITERATORS and (found := gc.get_referents(iterator)):
+        return next(each for each in found if isinstance(each, dict))
+    raise Unreadable("it is no iterator over a container of Python's, or has come to its end")
+
+
+def ahead(iterator: Any, distance: int) -> Any:
+    """The item that it gives next, or that many behind it. Raises Unreadable where there is none."""
+    of = iterated(iterator)
+    left = iterator.__length_hint__()
+    if not 0 <= distance < left:
+        raise Unreadable("the iterator has no such item")
+    if isinstance(of, dict):
+        items = of.values() if type(iterator) is TABLE_ITERATORS[1] else of.keys()
+        return next(itertools.islice(items, len(items) - left + distance, None))
+    at = iterator.__reduce__()[2]
+    return of[at + distance]
+
+
+def _ahead(source: s.Ahead, base: Any, local_values: Locals) -> Any:
+    return ahead(base, source.distance)
+
+
+def _iterated(source: s.Iterated, base: Any, local_values: Locals) -> Any:
+    return iterated(base)
+
+
+SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
+TABLE_ITERATORS: tuple[type, ...] = (type(iter({})), type(iter({}.values())))
+
+
 def _type_of(source: s.TypeOf, base: Any, local_values: Locals) -> Any:
     return type(base)
 
@@ -92,6 +130,8 @@ _READERS: dict[type, Callable[..., Any]] = {
     s.InstanceDict: _instance_dict,
     s.Item: _item,
     s.DictKeyAt: _key_at,
+    s.Ahead: _ahead,
+    s.Iterated: _iterated,
     s.TypeOf: _type_of,
     s.CellContents: _cell,
     s.Referent: _referent,

@@ -147,6 +147,32 @@ class DictKeyAt(Step):
         return f"list({self.base})[{self.position}]"
 
 
+class Ahead(Step):
+    """The item that an iterator over a list, a tuple, the keys or the values of a dict gives next, or that many behind it (``distance``);
+    the iterator stays where it is."""
+
+    __slots__ = ()
+
+    def __init__(self, base: Source, distance: int) -> None:
+        super().__init__(base, distance)
+
+    @property
+    def distance(self) -> int:
+        return cast(int, self.part)
+
+    def __str__(self) -> str:
+        return f"the item {self.distance} ahead in {self.base}"
+
+
+class Iterated(Step):
+    """What such an iterator goes over; there is nothing where it has come to its end."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"what {self.base} goes over"
+
+
 class TypeOf(Step):
     """``type(base)``."""
 
@@ -195,4 +221,4 @@ class TensorProperty(Step):
 
 
 Root = Union[Local, Pinned]
-Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, CellContents, Referent, TensorProperty]
+Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, Ahead, Iterated, TypeOf, CellContents, Referent, TensorProperty]

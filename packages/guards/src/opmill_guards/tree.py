@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from . import _native
 
 _SOURCES = frozenset(
-    {s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.Referent, s.TensorProperty}
+    {
+        s.Local,
+        s.Pinned,
+        s.Attr,
+        s.InstanceDict,
+        s.Item,
+        s.DictKeyAt,
+        s.Ahead,
+        s.Iterated,
+        s.TypeOf,
+        s.CellContents,
+        s.Referent,
+        s.TensorProperty,
+    }
 )
 
 
@@ -88,6 +101,8 @@ _STEPS: dict[type, Callable[[Any], tuple[str, Any, int]]] = {
     s.InstanceDict: lambda source: ("dict", None, 0),
     s.Item: lambda source: ("item", source.key, 0),
     s.DictKeyAt: lambda source: ("key_at", None, source.position),
+    s.Ahead: lambda source: ("ahead", None, source.distance),
+    s.Iterated: lambda source: ("iterated", None, 0),
     s.TypeOf: lambda source: ("type", None, 0),
     s.CellContents: lambda source: ("cell", None, 0),
     s.Referent: lambda source: ("referent", None, 0),

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opmill_guards.guard import AllDistinct, SameObject
-from opmill_guards.source import Pinned
+from opmill_guards.source import Iterated, Pinned
 
 from ..values.deques import DequeValue
+from ..values.loops import LoopIterator
 from ..values.mapping import DictValue
 from ..values.objects import ObjectValue
 from ..values.sequence import ListValue
@@ -40,6 +41,9 @@ def kept_apart(vm: Interpreter) -> list[AllDistinct]:
             and any(is_changed(value, changed) for value in values)
         ):
             found.append(AllDistinct(sources))
+    for loop in [value for _, value in vm.known.values() if isinstance(value, LoopIterator) and value.over is not None]:
+        alike = [each for each in vm.effects.changed if each.source is not None and type(each.real()) is type(loop.over)]
+        found += [AllDistinct((each.source, Iterated(loop.source))) for each in alike if each.real() is not loop.over]
     return found
 
 

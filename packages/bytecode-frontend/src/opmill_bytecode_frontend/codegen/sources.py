@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, Referent, TensorProperty, TypeOf
+from opmill_guards.reference import ahead
+from opmill_guards.source import (
+    Ahead,
+    Attr,
+    CellContents,
+    DictKeyAt,
+    InstanceDict,
+    Item,
+    Local,
+    Pinned,
+    Referent,
+    TensorProperty,
+    TypeOf,
+)
 
 from ..values.constant import LITERALS
 
@@ -104,6 +117,8 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         return f"{base}.cell_contents"
     if kind is DictKeyAt:
         return f"list({base})[{source.position}]"
+    if kind is Ahead:
+        return f"{constants.name(ahead)}({base}, {source.distance})"
     if kind is TensorProperty:
         return f"{base}.{source.property}({source.dim})"
     assert kind is TypeOf, source

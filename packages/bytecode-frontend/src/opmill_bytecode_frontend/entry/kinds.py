@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from opmill_guards.reference import SEQUENCE_ITERATORS, TABLE_ITERATORS, ahead
+
+ITERATORS = (*SEQUENCE_ITERATORS, *TABLE_ITERATORS)
+
 
 def kind_of(module: torch.nn.Module) -> Hashable:
     """Equal for modules that one capture may serve, as far as that can be seen without knowing what is read of them: a few microseconds for
@@ -37,13 +41,16 @@ def tensor_kind(tensor: torch.Tensor) -> Hashable:
 
 
 def kinds_among(values: Iterable[Any]) -> tuple[Hashable, ...]:
-    """The kinds of modules among arguments, and in tuples of them (the items of ``enumerate``, ``zip``, ``dict.items``)."""
+    """The kinds of modules among arguments, in tuples of them (the items of ``enumerate``, ``zip``, ``dict.items``), and those that loops
+    come to next."""
     found: list[Hashable] = []
     for value in values:
         if issubclass(type(value), torch.nn.Module):  # isinstance would ask the program for its ``__class__``
             found.append(kind_of(value))
         elif type(value) is tuple:
             found += kinds_among(value)
+        elif type(value) in ITERATORS and value.__length_hint__():
+            found += kinds_among([ahead(value, 0)])
     return tuple(found)
 
 

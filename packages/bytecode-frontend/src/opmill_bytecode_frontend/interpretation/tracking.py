@@ -39,8 +39,8 @@ from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
 from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
 from ..values.growing_lists import GrowingList
-from ..values.iterators import ExternalIterator
 from ..values.locks import LockValue
+from ..values.loops import iterator_kind
 from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
 from ..values.objects import ObjectValue, builtin_base, find_in_mro
@@ -587,7 +587,7 @@ def thread_local(vm: Interpreter, obj: object, source: Source | None) -> Value:
 def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     heap = written_in_python(type(obj)) or type(obj) is object
     if not heap and hasattr(type(obj), "__next__"):
-        return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
+        return iterator_kind(obj, source)(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):
         return builtin(vm, obj, source)
     if not heap and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":

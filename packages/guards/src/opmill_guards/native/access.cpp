@@ -10,7 +10,7 @@ bool access_by_name(const char* name, Access* result) {
       {"local", Access::Local},       {"pinned", Access::Pinned}, {"attr", Access::Attr},
       {"dict", Access::InstanceDict}, {"item", Access::Item},     {"key_at", Access::DictKeyAt},
       {"type", Access::TypeOf},       {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
-      {"referent", Access::Referent},
+      {"referent", Access::Referent}, {"ahead", Access::Ahead},   {"iterated", Access::Iterated},
   };
   for (const auto& [known, access] : names) {
     if (std::strcmp(known, name) == 0) {
@@ -125,6 +125,43 @@ PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
   Py_ssize_t cursor = 0;
   for (Py_ssize_t i = 0; PyDict_Next(object, &cursor, &key, &value); ++i) {
     if (i == position) { return Py_NewRef(key); }
+  }
+  return nullptr;
+}
+
+// Python's own iterators as CPython 3.11 to 3.14 lay them out: over lists and tuples, and over dictionaries.
+struct SequenceIterator {
+  PyObject_HEAD Py_ssize_t index;
+  PyObject* sequence;
+};
+
+struct TableIterator {
+  PyObject_HEAD PyObject* dict;
+  Py_ssize_t used;
+  Py_ssize_t position;
+};
+
+PyObject* read_iterated(PyObject* iterator) {
+  PyTypeObject* type = Py_TYPE(iterator);
+  if (type == &PyListIter_Type || type == &PyTupleIter_Type) { return Py_XNewRef(reinterpret_cast<SequenceIterator*>(iterator)->sequence); }
+  if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type) { return Py_XNewRef(reinterpret_cast<TableIterator*>(iterator)->dict); }
+  return nullptr;
+}
+
+PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance) {
+  Ref over(read_iterated(iterator));
+  if (!over || distance < 0) { return nullptr; }
+  if (Py_TYPE(iterator) == &PyListIter_Type || Py_TYPE(iterator) == &PyTupleIter_Type) {
+    const Py_ssize_t at = reinterpret_cast<SequenceIterator*>(iterator)->index + distance;
+    if (at < 0 || at >= PySequence_Fast_GET_SIZE(over.get())) { return nullptr; }
+    return Py_NewRef(PySequence_Fast_GET_ITEM(over.get(), at));
+  }
+  auto* table = reinterpret_cast<TableIterator*>(iterator);
+  if (PyODict_Check(over.get()) || table->used != PyDict_GET_SIZE(over.get())) { return nullptr; }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t cursor = table->position;
+  for (Py_ssize_t i = 0; PyDict_Next(over.get(), &cursor, &key, &value); ++i) {
+    if (i == distance) { return Py_NewRef(Py_TYPE(iterator) == &PyDictIterValue_Type ? value : key); }
   }
   return nullptr;
 }

@@ -79,6 +79,10 @@ PyObject* get(const Node& node, PyObject* value, const Call& call) {
       return read_item(value, node.key);
     case Access::DictKeyAt:
       return read_key_at(value, node.index);
+    case Access::Ahead:
+      return read_ahead(value, node.index);
+    case Access::Iterated:
+      return read_iterated(value);
     case Access::TypeOf:
       return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     case Access::Cell:
