@@ -90,9 +90,9 @@ def going_on(
 
 
 def holds_generator(value: object) -> bool:
-    """Whether a variable holds a suspended generator: that runs something when the variable goes, which must not be sooner."""
+    """Whether a variable holds a generator that may be suspended: that runs something when the variable goes, which must not be sooner."""
     if isinstance(value, GeneratorValue):
-        return value.is_guarded()
+        return value.may_be_guarded()
     return isinstance(value, (Lazy, ExternalIterator)) and type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None
 
 

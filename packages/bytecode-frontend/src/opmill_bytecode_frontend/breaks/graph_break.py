@@ -144,7 +144,8 @@ class Leaving(Struct, eq=False):
             return lines
         exc = self.r.expr(self.site.handled)
         position = getattr(self.site.handled, "raised_at", {}).get(id(self.site.frame))
-        kept = [f"    if _raised is not None: {exc}.__traceback__ = _raised"]  # this is not where it was raised
+        seen = "" if position is None else "if _raised is not None: "
+        kept = [f"    {seen}{exc}.__traceback__ = _raised"]  # this is not where it was raised
         raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
         return [*raising, "except BaseException:", *kept, *indent(lines)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import types
 import weakref
 from collections.abc import Iterable
@@ -420,6 +421,10 @@ def partial(r: Rebuilder, value: PartialValue) -> str:
     named = ", ".join(f"{r.expr(k)}: {r.expr(v)}" for k, v in value.keywords.items.values())
     parts = [r.expr(value.function), *[r.expr(a) for a in value.args], f"**{{{named}}}"]
     name = r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
+    if value.shown is not None or value.shows_keywords:  # the program may hold what it saw
+        args = f"{name}.args" if value.shown is None else r.expr(value.shown)
+        given = r.expr(value.keywords) if value.shows_keywords else f"{name}.keywords"
+        r.body.append(f"{r.constants.name(functools.partial)}.__setstate__({name}, ({name}.func, {args}, {given}, None))")
     for attribute, item in value.attrs.items():
         r.body.append(f"{name}.{attribute} = {r.expr(item)}")
     return name

@@ -12,6 +12,7 @@ from ..effects.changes import Effects
 from ..interpretation.held import root_is_pinned
 from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
+from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
 from ..values.growing_lists import GrowingList
@@ -65,7 +66,12 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
         stores.append(f"{target}.extend([{r.list(list(value.appended))}])")
         return
     items = f"[{r.list(value.items)}]"
-    if value.cls is list:
+    if isinstance(value, DequeValue) and value.version == 0:  # which iterators do not mind
+        new, before = r.temporary(), value.before or []
+        r.body.append(f"{new} = {items}")
+        other = [i for i, (old, now) in enumerate(zip(before, value.items)) if not same_item(r.vm, old, now)]
+        stores += [f"{r.constants.name(value.cls)}.__setitem__({target}, {i}, {new}[{i}])" for i in other]
+    elif value.cls is list:
         stores.append(f"list.__setitem__({target}, slice(None), {items})")
     else:
         new = r.temporary()

@@ -38,6 +38,7 @@ from ..values.iterators import STOP, ExternalIterator, GeneratorValue, IteratorV
 from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
+from ..values.objects import each
 from ..values.per_call import GivenClass, GivenFunction
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, TupleValue
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from ..library.torch.optimizers import Behind
 
 
-#: Items of an iterator that a capture takes to itself at most.
-MOST_ITEMS = 500_000
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -380,11 +379,9 @@ class Interpreter(Operators, Assumptions):
         if isinstance(container, TensorValue):
             self.unsupported("FE030", "'in' a tensor", "the answer depends on data")
         result = container.special(self, "__contains__", [item])
-        if result is not None and not_implemented(result):
-            return any(self.equal(v, item) for v in self.unpack(container))
-        if result is not None:
+        if result is not None and not not_implemented(result):
             return self.truth(result)
-        return any(self.equal(v, item) for v in self.unpack(container))
+        return any(self.equal(v, item) for v in each(self, container))
 
     def getitem(self, owner: Value, key: Value) -> Value:
         result = owner.special(self, "__getitem__", [key])
@@ -418,18 +415,10 @@ class Interpreter(Operators, Assumptions):
 
         return self.attempt(read, StopIteration)
 
-    def unpack(self, value: Value) -> list[Value]:
+    def unpack(self, value: Value, sized: bool = False) -> list[Value]:
         if isinstance(value, SequenceValue):
             return value.values(self)
-        iterator = self.iterate(value)
-        out = []
-        while (item := self.next(iterator)) is not STOP:
-            out.append(item)
-            if len(out) > MOST_ITEMS:
-                self.unsupported(
-                    "FE023", f"more than {MOST_ITEMS} items of {value.describe()}", "a capture knows each of them", "make a tensor of them"
-                )
-        return out
+        return list(each(self, value, sized))
 
     # ---- calls -----------------------------------------------------------------------------------------------------
 
@@ -549,7 +538,8 @@ class Interpreter(Operators, Assumptions):
                         return result
                 except Raised as raised:
                     self.note_origin(frame, raised.value)
-                    raised.value.passes(self, frame, ins.position)
+                    if ins.opname != "RERAISE" and (ins.opname, ins.argval) != ("RAISE_VARARGS", 0):  # which add nothing to a traceback
+                        raised.value.passes(self, frame, ins.position)
                     if not unwind(frame, ins, raised):
                         raise
                 except NotConstant as exc:

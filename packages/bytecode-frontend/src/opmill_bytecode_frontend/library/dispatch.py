@@ -308,9 +308,7 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
     if isinstance(receiver, ObjectValue):
         if issubclass(obj.__objclass__, BaseException):
             if name == "__init__":
-                if receiver.source is not None:
-                    vm.unsupported("FE020", f"method __init__ of {receiver.describe()}", "the exception was made before the call")
-                cast(ExceptionObject, receiver).fields["args"] = TupleValue(rest)
+                cast(ExceptionObject, receiver).initialize(vm, obj.__objclass__, rest, kwargs)
                 return ConstantValue(None)
             return receiver.method(vm, name, rest, kwargs)
         storage = receiver.storage
@@ -344,6 +342,8 @@ def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str
             vm.call(vm.getattr(made, "update"), [receiver if name == "__ror__" else args[0]], {})
         return made
     made = vm.call(vm.wrap(receiver.cls), [receiver] if storage.maxlen is None else [receiver, ConstantValue(storage.maxlen)], {})
+    if not issubclass(made.python_type(), collections.deque):
+        vm.throw(TypeError, f"{receiver.cls.__name__}() must return a deque, not {made.python_type().__name__}")
     if name == "__add__":
         vm.call(vm.getattr(made, "extend"), args, {})
     elif args:
@@ -364,7 +364,7 @@ def init_storage(vm: Interpreter, storage: Value, args: list[Value], kwargs: dic
         vm.throw(TypeError, f"{storage.cls.__name__}() takes no keyword arguments")
     if len(args) > 1:
         vm.throw(TypeError, f"{storage.cls.__name__} expected at most 1 argument, got {len(args)}")
-    new = vm.unpack(args[0]) if args else []  # before the old content goes
+    new = vm.unpack(args[0], sized=type(storage) is ListValue) if args else []  # before the old content goes
     if storage.items:
         storage.m_clear(vm)
     storage.m_extend(vm, ListValue(new)) if isinstance(storage, ListValue) else storage.m_update(vm, ListValue(new))

@@ -66,7 +66,7 @@ class ClassValue(KnownObject):
         cls: Any = self.obj
         metaclass: type = type(cls)
         meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
-        if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
+        if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__") and hasattr(type(meta_raw), "__get__"):
             if written_in_python(meta_owner) and not exempt(meta_owner.__module__):
                 return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(metaclass))
             try:
@@ -118,7 +118,10 @@ class ClassValue(KnownObject):
             return
         if hasattr(type(described), "__set__"):
             vm.unsupported(
-                "FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it"
+                "FE042",
+                f"assignment to class attribute {self.obj.__qualname__}.{name}",
+                "its metaclass has a descriptor for it",
+                whole=name == "__bases__",  # all classes derived from it are asked
             )
         if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
             vm.guard_lookup(self.obj, None, name)

@@ -106,6 +106,10 @@ class DequeValue(ListValue):
             vm.throw(TypeError, f'can only concatenate deque (not "{other.python_type().__name__}") to deque')
         return super().m___add__(vm, other)
 
+    def m_extend(self, vm: Machine, other: Value) -> Value:
+        self.items.extend(vm.unpack(other))
+        return self.changed(vm)
+
     def m_appendleft(self, vm: Machine, value: Value) -> Value:
         self.items.insert(0, value)
         if self.maxlen is not None:

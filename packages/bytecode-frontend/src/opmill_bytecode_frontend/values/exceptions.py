@@ -105,6 +105,32 @@ class ExceptionObject(ObjectValue):
             self.passages.append(Passage(frame.code, frame.globals, position, frame.caller is None))
             self.fields["__traceback__"] = TracebackValue(self)
 
+    def initialize(self, vm: Machine, base: type, args: list[Value], kwargs: dict[str, Value]) -> None:
+        """``base.__init__`` of a class implemented in C: keeps the arguments, and forgets what was kept beside them."""
+        if self.source is not None:
+            vm.unsupported("FE020", f"method __init__ of {self.describe()}", "the exception was made before the call")
+        if kwargs:
+            try:
+                base.__init__(base.__new__(self.cls), **dict.fromkeys(kwargs))
+            except TypeError as exc:
+                vm.throw_real(exc)
+        if issubclass(base, OSError) and not initialized_late(self.cls):
+            return  # its ``__new__`` has done it
+        if issubclass(base, BaseExceptionGroup):
+            vm.unsupported("FE020", f"method __init__ of {self.describe()}", "message and exceptions stay as they are")
+        own = [name for name in self.fields if name != "args" and name not in LINKS and find_in_mro(base.__mro__, name)[0] is not None]
+        for name in own:
+            del self.fields[name]
+        self.keep(base, args)
+        self.fields |= kwargs
+
+    def keep(self, base: type, args: list[Value]) -> None:
+        """The arguments of a new exception; names of files are none to those of an OSError."""
+        named = issubclass(base, OSError) and 2 < len(args) <= 5
+        self.fields["args"] = TupleValue(args[:2] if named else args)
+        if named:
+            self.fields |= {"filename": args[2], **({"filename2": args[4]} if len(args) == 5 else {})}
+
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         if name == "args" or name in LINKS:
             return self.read(vm, name)
@@ -152,7 +178,11 @@ class ExceptionObject(ObjectValue):
                 vm.throw(TypeError, "__traceback__ must be a traceback or None")
             self.write(vm, name, value)
         elif name == "__suppress_context__":
+            if value.python_type() is not bool:
+                vm.throw(TypeError, "attribute value type must be bool")
             self.write(vm, name, ConstantValue(vm.truth(value)))
+        elif name in ("message", "exceptions") and find_in_mro(self.cls.__mro__, name)[0] is BaseExceptionGroup:
+            vm.throw(AttributeError, "readonly attribute")
         elif name == "args":
             self.write(vm, name, TupleValue(vm.unpack(value)))
         elif self.is_field(name):
@@ -196,6 +226,12 @@ class ExceptionObject(ObjectValue):
             vm.unsupported("FE025", "text of an exception with values unknown at capture")
         base = builtin_class(self.cls)
         return ConstantValue(self.cls.__name__ + text.removeprefix(base.__name__) if name == "__repr__" else text)
+
+
+def initialized_late(cls: type) -> bool:
+    """Whether ``OSError.__init__`` looks at the arguments: where the program has an ``__init__`` and no ``__new__`` of its own."""
+    init, new = (find_in_mro(cls.__mro__, name)[1] for name in ("__init__", "__new__"))
+    return type(init) is types.FunctionType and not isinstance(new, staticmethod)
 
 
 def raised_by_python(vm: Machine, exc: BaseException) -> ExceptionObject:
@@ -248,4 +284,4 @@ class TracebackValue(Value):
         self.refuse(vm)
 
 
-__all__ = ["LINKS", "ExceptionObject", "TracebackValue", "raised_by_python"]
+__all__ = ["LINKS", "ExceptionObject", "TracebackValue", "initialized_late", "raised_by_python"]

@@ -269,6 +269,10 @@ class PartialValue(Value):
         self.function, self.args, self.keywords = function, args, keywords
         self.cls, self.source, self.obj = cls, source, obj
         self.attrs: dict[str, Value] = {}
+        self.shown: TupleValue | None = None
+        """What ``args`` gave."""
+        self.shows_keywords = False
+        """Whether the program has seen the dictionary itself."""
 
     def python_type(self) -> type:
         return self.cls
@@ -294,8 +298,12 @@ class PartialValue(Value):
         if name == "func":
             return self.function
         if name == "args":
-            return TupleValue(list(self.args))
+            if self.obj is not None:
+                return vm.wrap(self.obj.args, Attr(self.source, "args"))
+            self.shown = self.shown or TupleValue(list(self.args))
+            return self.shown
         if name == "keywords":
+            self.shows_keywords = True
             return self.keywords
         if name in self.attrs:
             return self.attrs[name]

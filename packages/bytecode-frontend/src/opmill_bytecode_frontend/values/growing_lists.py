@@ -56,7 +56,7 @@ class GrowingList(ListValue):
         return self.changed(vm)
 
     def m_extend(self, vm: Machine, other: Value) -> Value:
-        more = list(vm.unpack(other))  # of itself, perhaps: then the length is assumed now
+        more = list(vm.unpack(other, sized=True))  # of itself, perhaps: then the length is assumed now
         (self.appended if self.all is None else self.all).extend(more)
         return self.changed(vm)
 

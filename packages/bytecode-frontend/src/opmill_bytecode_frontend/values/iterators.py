@@ -211,6 +211,14 @@ class GeneratorValue(IteratorValue):
             return False
         return not lets_through(self.frame.prepared.instructions, self.frame.globals, handler.target)
 
+    def may_be_guarded(self) -> bool:
+        """Whether it is in such a block, or may get into one later."""
+        if self.finished:
+            return False
+        instructions, names = self.frame.prepared.instructions, self.frame.globals
+        handlers = {id(ins.handler.target): ins.handler.target for ins in instructions if ins.handler is not None}
+        return any(each.opname != "CALL_INTRINSIC_1" and not lets_through(instructions, names, each) for each in handlers.values())
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("__name__", "__qualname__") and self.origin is not None:
             return self.origin[0].getattr(vm, name)

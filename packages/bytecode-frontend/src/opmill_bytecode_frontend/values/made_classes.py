@@ -114,6 +114,8 @@ def stand_in(vm: Machine, value: Value) -> object:
         made: object = value.kind(*[stand_in(vm, part) for part in value.parts])
         vm.know(made, value)
         return made
+    if isinstance(value, TupleValue) and value.cls is tuple and not value.items:
+        return ()  # there is one of it only: nobody asks what it stands for
     real = value.real()
     if real is not MISSING:
         if type(find_in_mro(type(real).__mro__, "__set_name__")[1]) is types.FunctionType:

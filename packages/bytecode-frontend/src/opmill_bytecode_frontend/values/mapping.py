@@ -51,6 +51,13 @@ class DictValue(Value):
     def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if not self.read_only or hasattr(types.MappingProxyType, name) else None
 
+    def proxy(self, vm: Machine) -> DictValue:
+        """A ``types.MappingProxyType`` of it."""
+        self.guard_keys(vm)
+        shown = DictValue(self.items, types.MappingProxyType)
+        shown.read_only = True
+        return shown
+
     def python_type(self) -> type:
         return self.cls
 
@@ -429,6 +436,9 @@ class DictView(Value):
             return value if self.kind == "values" else TupleValue([self.owner.items[key][0], value])
 
         return self.owner.walk(vm, give, self.iterators[self.kind], self)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        return self.owner.proxy(vm) if name == "mapping" and not self.owner.read_only else super().getattr(vm, name)
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)

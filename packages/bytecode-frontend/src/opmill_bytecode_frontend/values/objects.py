@@ -6,7 +6,7 @@ import collections
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Hashable
 
 from opmill_guards.guard import Predicate
@@ -44,6 +44,8 @@ OF_OWN_CLASS = frozenset(
 )
 
 
+#: So many items of an iterable are known at most.
+MOST_ITEMS = 500_000
 #: What functions of C ask of numbers and texts of a class derived from a builtin one.
 ASKED_BY_C = ("__str__", "__repr__", "__format__", "__int__", "__index__", "__float__", "__complex__", "__eq__", "__hash__")
 #: What is said of an object whose class sets a method of the data model to None, where it is not that None cannot be called.
@@ -104,6 +106,8 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         descriptor = read_class(vm, owner, name, raw)
         function = vm.wrap(getter, Pinned(getter, "__get__"))
         return vm.call(function, [descriptor, instance if instance is not None else ConstantValue(None), cls], {})
+    if not issubclass(type(getter), SLOT_TYPES):
+        vm.unsupported("FE041", f"descriptor {kind.__qualname__} for attribute {name}", "its __get__ is no function")
     real = instance.real() if instance is not None else None
     if real is MISSING:
         if kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
@@ -297,6 +301,8 @@ class ObjectValue(Value):
             if found is not MISSING:
                 return found
         elif self.source is not None:
+            if type(vm.hook(self.cls, "__getattribute__")) is types.FunctionType:
+                vm.unsupported("FE041", f"slot {name} of {self.describe()}", "guards would read it by the program's own __getattribute__")
             try:
                 value = getattr(self.obj, name)
             except AttributeError as exc:
@@ -458,6 +464,40 @@ def checked_length(vm: Machine, result: Value) -> Value:
     return ConstantValue(number)
 
 
+def each(vm: Machine, value: Value, sized: bool = False) -> Iterator[Value]:
+    """The items of an iterable, taken one by one: an iterator keeps what nobody asked for. ``sized``: they become a list or a tuple; then
+    Python asks for the length, too, to have room enough, and the program may see it."""
+    iterator = vm.iterate(value)
+    if sized:
+        ask_length(vm, value)
+    for _ in range(MOST_ITEMS + 1):
+        if (item := vm.next(iterator)) is STOP:
+            return
+        yield item
+    why = "a capture knows each of them"
+    vm.unsupported("FE023", f"more than {MOST_ITEMS} items of {value.describe()}", why, "make a tensor of them")
+
+
+def ask_length(vm: Machine, value: Value) -> None:
+    """``operator.length_hint``, whose result nobody wants."""
+    hooks = {name: find_in_mro(value.python_type().__mro__, name)[1] for name in ("__len__", "__length_hint__")}
+    if not isinstance(value, ObjectValue) or not any(type(hook) is types.FunctionType for hook in hooks.values()):
+        return
+    if hooks["__len__"] is not MISSING:
+        known = vm.attempt(lambda: checked_length(vm, value.dunder(vm, "__len__", [])), TypeError)
+        if known is not None:
+            return
+    if hooks["__length_hint__"] is MISSING:
+        return
+    hint = vm.attempt(lambda: value.dunder(vm, "__length_hint__", []), TypeError)
+    if hint is None or (isinstance(hint, ConstantValue) and hint.value is NotImplemented):
+        return
+    if not issubclass(hint.python_type(), int):
+        vm.throw(TypeError, f"__length_hint__ must be an integer, not {hint.python_type().__name__}")
+    if whole(vm, hint) < 0:
+        vm.throw(ValueError, "__length_hint__() should return >= 0")
+
+
 def by_index(owner: Value) -> IteratorValue:
     """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError."""
 
@@ -468,4 +508,4 @@ def by_index(owner: Value) -> IteratorValue:
     return ItemsIterator(read)
 
 
-__all__ = ["BoundSlot", "FunctionValue", "ListValue", "ObjectValue", "TupleValue", "find_in_mro"]
+__all__ = ["BoundSlot", "FunctionValue", "ListValue", "ObjectValue", "TupleValue", "each", "find_in_mro"]

@@ -401,7 +401,7 @@ class ListValue(SequenceValue):
             if not is_iterable(value):
                 whole_slice = where.step in (None, 1) and sys.version_info < (3, 13)
                 vm.throw(TypeError, "can only assign an iterable" if whole_slice else "must assign iterable to extended slice")
-            new = list(vm.unpack(value))
+            new = list(vm.unpack(value, sized=True))
             try:
                 self.items[where] = new
             except ValueError as exc:
@@ -431,7 +431,7 @@ class ListValue(SequenceValue):
         return self.changed(vm)
 
     def m_extend(self, vm: Machine, other: Value) -> Value:
-        self.items.extend(vm.unpack(other))
+        self.items.extend(vm.unpack(other, sized=True))
         return self.changed(vm)
 
     def m_insert(self, vm: Machine, index: Value, value: Value) -> Value:

@@ -266,7 +266,7 @@ def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     given = frame.pop()
     if not is_iterable(given):
         vm.unsupported("FE061", f"* of {given.describe()}", "it is not iterable")
-    args = vm.unpack(given)
+    args = vm.unpack(given, sized=True)
     second = frame.pop()
     first = frame.stack[-1] if frame.stack else None
     if sys.version_info >= (3, 13):

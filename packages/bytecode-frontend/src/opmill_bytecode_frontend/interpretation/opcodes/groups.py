@@ -30,6 +30,7 @@ def check_group_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     matched, rest = split(vm, exc, classes)
     if matched is not None and matched is exc and not is_group(exc):
         matched = group(vm, exc, ConstantValue(""), [matched])
+        matched.fields["args"] = TupleValue([ConstantValue(""), TupleValue([exc])])
     frame.push(rest or NONE)
     frame.push(matched or NONE)
     if matched is not None:
@@ -57,7 +58,7 @@ def members(vm: Interpreter, exc: Value) -> list[Value]:
     return vm.unpack(vm.getattr(exc, "exceptions"))
 
 
-def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> Value:
+def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> Any:
     """A new group, remembered as a part of the exception that it was split from."""
     ordinary = all(issubclass(e.python_type(), Exception) for e in excs)
     made = vm.new_exception(ExceptionGroup if ordinary else BaseExceptionGroup, [message, ListValue(list(excs))])

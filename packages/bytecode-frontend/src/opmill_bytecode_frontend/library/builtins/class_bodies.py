@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, TypeVar
 import torch
 
 from ...interpretation.owners import exempt
+from ...values.assigned_attributes import StandIn
 from ...values.base import MISSING, NotConstant, Value, find_in_mro
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue, is_none
@@ -196,17 +197,23 @@ def make_class(
     cell: Any = namespace.pop("__classcell__", None)
     if "__subclasshook__" in namespace:
         refuse(vm, label, "it has a __subclasshook__")
+    if not issubclass(kind := namespace.get("__qualname__", ConstantValue(label)).python_type(), str):
+        vm.throw(TypeError, f"type __qualname__ must be a str, not {kind.__name__}")
     models = tuple(base.obj for base in bases)
 
     def step() -> Any:
         made: dict[int, object] = {}  # one object under two names is one for those who look
         names = {key: stand_in_once(vm, value, made) for key, value in namespace.items()}
+        if type(names.get("__slots__")) is StandIn:
+            raise NotConstant("what its __slots__ holds is not known")
         return maker(meta, label, models, names, **{key: vm.plain(item) for key, item in keywords.items()})
 
     model = done_to_models(vm, label, step)
     made = vm.know(model, NewClass(model, maker, [vm.wrap(meta)], bases, namespace, keywords, cell))
     if isinstance(cell, CellValue):
         cell.set(vm, made)
+    elif cell is not None:
+        vm.throw(TypeError, f"__classcell__ must be a nonlocal cell, not {cell.python_type()!r}")
     return made
 
 

@@ -20,6 +20,7 @@ from ...values.base import MISSING, NotConstant, Value, apply, is_callable, writ
 from ...values.classes import ClassValue, SuperValue
 from ...values.constant import ConstantValue, is_none
 from ...values.deques import DequeValue, longest
+from ...values.exceptions import initialized_late
 from ...values.functions import CellValue, MethodValue, PartialValue
 from ...values.immutable import PLACEMENTS
 from ...values.mapping import DictValue, SetValue
@@ -185,10 +186,9 @@ def make_exception(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[s
         cls = type(OSError(args[0].value, ""))  # the number tells which
     if issubclass(cls, BaseExceptionGroup):
         cls, args = checked_group(vm, cls, args)
-    made = vm.new_exception(cls, list(args))
-    if issubclass(cls, OSError) and 2 < len(args) <= 5:
-        made.fields["args"] = TupleValue(args[:2])
-        made.fields.update(filename=args[2], **({"filename2": args[4]} if len(args) == 5 else {}))
+    made = vm.new_exception(cls, [] if issubclass(cls, OSError) and initialized_late(cls) else list(args))
+    if args and not initialized_late(cls):
+        made.keep(cls, list(args))
     init = vm.hook(cls, "__init__")
     if kwargs and type(init) is not types.FunctionType:
         if not issubclass(cls, (AttributeError, NameError, ImportError)) or set(kwargs) - {"name", "obj", "path"}:
@@ -205,7 +205,7 @@ def make_tuple(vm: Interpreter, cls: type, args: list[Value]) -> Value:
         vm.unsupported("FE012", f"making a {cls.__qualname__}", "its class has a way of its own to read items")
     if len(args) > 1:
         vm.throw(TypeError, f"tuple expected at most 1 argument, got {len(args)}")
-    return TupleValue(vm.unpack(args[0]) if args else [], cls)
+    return TupleValue(vm.unpack(args[0], sized=True) if args else [], cls)
 
 
 @handles(*BUILTIN_NEW)
@@ -258,14 +258,14 @@ def super_(vm: Interpreter, *args: Value) -> Value:
 
 @handles(list)
 def list_(vm: Interpreter, items: Value | None = None) -> Value:
-    return ListValue([] if items is None else list(vm.unpack(items)))
+    return ListValue([] if items is None else list(vm.unpack(items, sized=True)))
 
 
 @handles(tuple)
 def tuple_(vm: Interpreter, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.cls is tuple:
         return items
-    return TupleValue([] if items is None else list(vm.unpack(items)))
+    return TupleValue([] if items is None else list(vm.unpack(items, sized=True)))
 
 
 @handles(torch.Generator)
@@ -330,10 +330,7 @@ def deque(vm: Interpreter, items: Value | None = None, maxlen: Value = ConstantV
 def mapping_proxy(vm: Interpreter, mapping: Value) -> Value:
     if type(mapping) is not DictValue:
         vm.unsupported("FE020", "a mapping proxy", f"it shows a {mapping.python_type().__qualname__}")
-    mapping.guard_keys(vm)
-    out = DictValue(mapping.items, dict)
-    out.read_only, out.cls = True, types.MappingProxyType
-    return out
+    return mapping.proxy(vm)
 
 
 @handles(slice)
@@ -378,11 +375,8 @@ def _number(cls: type, *dunders: str) -> Callable[..., Value]:
                     if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
                         vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
                     wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
-                    if (
-                        result is not None
-                        and name != "__trunc__"
-                        and result.python_type() is not wanted
-                        and issubclass(result.python_type(), wanted)
+                    if result is not None and (
+                        name == "__trunc__" or (result.python_type() is not wanted and issubclass(result.python_type(), wanted))
                     ):
                         vm.unsupported(
                             "FE011",
@@ -492,7 +486,8 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
 def partial(vm: Interpreter, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     if not is_callable(fn):
         vm.throw(TypeError, "the first argument must be callable")
-    inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
+    flat = isinstance(fn, PartialValue) and not fn.attrs and not (fn.obj is not None and fn.obj.__dict__)
+    inner = fn if isinstance(fn, PartialValue) and flat else PartialValue(fn, [], DictValue({}), functools.partial)
     keywords = {**inner.bound_keywords(vm), **kwargs}
     return PartialValue(
         inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial

@@ -260,7 +260,7 @@ handles(max)(_extreme(">"))
 
 @handles(sorted)
 def sorted_(vm: Interpreter, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-    return ListValue(sort_values(vm, vm.unpack(items), key, reverse))
+    return ListValue(sort_values(vm, vm.unpack(items, sized=True), key, reverse))
 
 
 @handles(abs, operator.abs)

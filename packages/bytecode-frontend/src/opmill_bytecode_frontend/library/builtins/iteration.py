@@ -91,13 +91,13 @@ def islice(vm: Machine, items: Value, *limits: Value) -> Value:
 
 @handles(itertools.product)
 def product(vm: Machine, *iterables: Value, repeat: Value = ConstantValue(1)) -> Value:
-    return rows(vm, itertools.product, [vm.unpack(v) for v in iterables], repeat=repeat)
+    return rows(vm, itertools.product, [vm.unpack(v, sized=True) for v in iterables], repeat=repeat)
 
 
 def _of_pool(kind: type) -> None:
     @handles(kind)
     def make(vm: Machine, iterable: Value, r: Value | None = None) -> Value:
-        return rows(vm, kind, [vm.unpack(iterable)], **({} if r is None else {"r": r}))
+        return rows(vm, kind, [vm.unpack(iterable, sized=True)], **({} if r is None else {"r": r}))
 
 
 for _kind in (itertools.combinations, itertools.combinations_with_replacement, itertools.permutations):
@@ -106,11 +106,30 @@ for _kind in (itertools.combinations, itertools.combinations_with_replacement, i
 
 def rows(vm: Machine, kind: type, pools: list[list[Value]], **numbers: Value) -> Value:
     """What ``kind`` makes of lists whose items it does not look at."""
+    named, taken = {name: value.constant() for name, value in numbers.items()}, 0
     try:
-        running = kind(*pools, **{name: value.constant() for name, value in numbers.items()})
+        running = kind(*pools, **named)
     except Exception as exc:
         vm.throw_real(exc)
-    return PythonIterator(lambda vm: map(TupleValue, map(list, running)), kind)
+
+    def run(vm: Machine) -> Any:
+        nonlocal taken
+        for row in running:
+            taken += 1
+            yield TupleValue(list(row))
+
+    def parts() -> list[Value]:
+        return [ConstantValue(taken), *map(TupleValue, pools)]
+
+    return PythonIterator(run, kind, parts, functools.partial(gone_ahead, functools.partial(kind, **named)))
+
+
+def gone_ahead(kind: Any, steps: int, *given: object) -> object:
+    """What ``kind`` makes, when ``steps`` items were taken of it."""
+    made = kind(*given)
+    for _ in range(steps):
+        next(made, None)
+    return made
 
 
 @handles(itertools.repeat)

@@ -11,6 +11,7 @@ from opmill_guards.source import Pinned
 from ...values.base import COMPARISONS, Value, content
 from ...values.constant import ConstantValue
 from ...values.functions import Closure
+from ...values.objects import each
 from ...values.sequence import TupleValue, demanded_index
 from ..registry import HANDLERS, handles, handles_objects_of
 
@@ -131,7 +132,7 @@ def count_of(vm: Interpreter, items: Value, value: Value) -> Value:
 
 @handles(operator.indexOf)
 def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
-    for i, item in enumerate(vm.unpack(items)):
+    for i, item in enumerate(each(vm, items)):
         if vm.equal(item, value):
             return ConstantValue(i)
     return vm.throw(ValueError, "sequence.index(x): x not in sequence")
