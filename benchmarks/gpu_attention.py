@@ -22,6 +22,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 Tensors = tuple[torch.Tensor, ...]
@@ -104,6 +105,7 @@ SPEED = {
 
 def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if name == "torch":
+        torch._functorch.config.donated_buffer = False  # a graph is gone through backwards many times
         return torch.compile(function, dynamic=False)
     import opmill
 
