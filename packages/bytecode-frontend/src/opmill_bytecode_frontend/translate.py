@@ -402,17 +402,6 @@ def passed_on(code: types.CodeType) -> str:
     return f"({''.join(each + ', ' for each in positional)}), {{{', '.join(named)}}}"
 
 
-def bind_real(fn: types.FunctionType, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
-    """The real arguments by parameter name; raises TypeError as the call itself would."""
-    code = fn.__code__
-    plain = not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    if plain and not kwargs and len(args) == code.co_argcount:
-        return dict(zip(code.co_varnames, args))
-    bound = inspect.Signature.from_callable(fn, follow_wrapped=False).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
 def translate(
     fn: types.FunctionType,
     bound: Mapping[str, object],

@@ -4,6 +4,7 @@ own."""
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import pickle
 import re
@@ -113,6 +114,87 @@ def loaded(x):
 @pytest.mark.parametrize("f", [made_late, never_made, made_in_builtins, loaded])
 def test_modules_whose_init_has_not_been_run(agrees, f):
     agrees(f, *(lambda x=x: (torch.full((2,), x),) for x in (1.0, 2.0, -1.0)))
+
+
+@torch.compiler.disable
+def elsewhere(x):
+    return x
+
+
+class InPieces(torch.nn.Module):
+    """Its ``__init__`` runs as a frame of its own where a builtin calls the class, and is cut before and after there are parts."""
+
+    def __init__(self, x):
+        self.early = 3
+        elsewhere(x)
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+        self.n = elsewhere(x).shape[0]
+        self.register_buffer("twice", x * 2)
+        self.out = self(x)
+
+    def forward(self, x):
+        return self.linear(x) + self.twice
+
+
+class TooEarly(torch.nn.Module):
+    def __init__(self, x):
+        kind = torch.nn.Parameter if x.sum().item() > 4 else lambda _: torch.nn.ReLU()
+        self.part = kind(x)
+        super().__init__()
+
+
+class Nothing(torch.nn.Module):
+    def __init__(self, x):
+        elsewhere(x)
+        self.kept = x + 1
+        self.missing
+
+
+@pytest.mark.parametrize("kind", [InPieces, TooEarly, Nothing])
+def test_init_of_modules_in_pieces(agrees, kind):
+    def f(x):
+        torch.manual_seed(0)
+        made = functools.reduce(lambda _, each: kind(each), [x + 1], None)
+        return sorted(made.__dict__), [name for name, _ in made.named_parameters()], made.out, made.early
+
+    agrees(f, *(lambda x=x: (torch.full((2, 2), x),) for x in (1.0, -1.0, 1.0)))
+
+
+# --- functions that show another signature than they have ---------------------------------------------------------------------------
+
+
+def shown(signature):
+    """The signature of another function, or one that is none at all."""
+
+    def decorate(f):
+        f.__signature__ = inspect.signature(signature) if callable(signature) else signature
+        return f
+
+    return decorate
+
+
+SIGNATURES = [lambda x, more=None, *, by=3: 0, lambda: 0, lambda *x, **y: 0, lambda *, args, kwargs: 0, "x -> y"]
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=range(len(SIGNATURES)))
+def test_signatures_that_are_shown(agrees, signature):
+    @shown(signature)
+    def gathering(*args, **kwargs):
+        elsewhere(args[0])
+        return torch.stack(args) * kwargs.get("by", 2), sorted(kwargs)
+
+    @shown(signature)
+    def plain(x, /, y=2, *rest, by=1, **kwargs):
+        elsewhere(x)
+        return x * by + y, len(rest), sorted(kwargs)
+
+    for f in (gathering, plain):
+        calls = [((1.0,), {}), ((1.0, 2.0), {"by": 5}), ((1.0, 2.0, 3.0), {"x": 5, "other": 6}), ((1.0,), {"y": 1}), ((), {"x": 1.0})]
+        for args, kwargs in calls:
+            agrees(lambda xs, f=f, kwargs=kwargs: f(*xs, **kwargs), lambda args=args: ([torch.full((2,), a) for a in args],))
+            mine, theirs = ([torch.full((2,), a) for a in args] for _ in range(2))
+            assert outcome(lambda *xs, f=f: capture(f, "eager")(*xs, **kwargs), mine) == outcome(lambda *xs, f=f: f(*xs, **kwargs), theirs)
 
 
 # --- tensors of another rank at the same place --------------------------------------------------------------------------------------

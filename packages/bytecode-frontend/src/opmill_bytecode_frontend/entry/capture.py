@@ -27,12 +27,13 @@ from ..effects.labels import labelled
 from ..effects.lifetimes import ends_inside
 from ..errors import CaptureWarning, NotYet, Unsupported
 from ..eval_frame import intercept, skip
+from ..interpretation.binding import bind_real
 from ..interpretation.owners import installed, is_disabled
 from ..messages.excerpt import plainly
 from ..messages.remedies import REMEDIES as REFUSALS
 from ..options import CaptureOptions
 from ..resume import Resume, taking
-from ..translate import Translation, bind_real, translate
+from ..translate import Translation, translate
 from ..values.base import MISSING, Raised
 from ..values.modules import is_data_parallel, runs_between
 from .kinds import kinds_among

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..values.base import Lazy, Machine, Value
@@ -47,6 +48,35 @@ def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Va
     return out
 
 
+def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+    """The real arguments by parameter name, as the code takes them, whatever signature the function shows. Raises TypeError where the call
+    itself would."""
+    code = fn.__code__
+    n, names, end = code.co_argcount, code.co_varnames, code.co_argcount + code.co_kwonlyargcount
+    takes_more, takes_named = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
+    given, others = dict(zip(names[:n], args)), {}
+    for name, value in kwargs.items():
+        if name in names[code.co_posonlyargcount : end]:
+            if name in given:
+                raise TypeError(name)
+            given[name] = value
+        else:
+            others[name] = value
+    if (len(args) > n and not takes_more) or (others and not takes_named):
+        raise TypeError(fn.__qualname__)
+    given = {**dict(zip(reversed(names[:n]), reversed(fn.__defaults__ or ()))), **(fn.__kwdefaults__ or {}), **given}
+    try:
+        bound = {name: given[name] for name in names[:n]}
+        if takes_more:
+            bound[names[end]] = args[n:]
+        bound |= {name: given[name] for name in names[n:end]}
+    except KeyError as missing:
+        raise TypeError(fn.__qualname__) from missing
+    if takes_named:
+        bound[names[end + bool(takes_more)]] = others
+    return bound
+
+
 def not_accepted(vm: Machine, fn: FunctionValue, name: str, kwargs: dict[str, Value]) -> None:
     misplaced = [p for p in fn.code.co_varnames[: fn.code.co_posonlyargcount] if p in kwargs]
     if misplaced:
@@ -75,4 +105,4 @@ def fill(vm: Machine, fn: FunctionValue, out: dict[str, Any], names: Sequence[st
             out[name] = vm.wrap(default.obj, default.source) if type(default) is Lazy else default
 
 
-__all__ = ["bind"]
+__all__ = ["bind", "bind_real"]

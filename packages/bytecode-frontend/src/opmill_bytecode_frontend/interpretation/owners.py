@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ..values.base import written_in_python
+
 if TYPE_CHECKING:
     from .frame import Frame
 
@@ -23,6 +25,14 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 def exempt(module: str) -> bool:
     """Whether a module, by its full name, is torch's, Triton's or of the standard library: what is named in it stays what it is."""
     return module.split(".")[0] in EXEMPT
+
+
+@functools.lru_cache(maxsize=4096)
+def has_methods(cls: type) -> bool:
+    """Whether a class of the program's has methods written in Python: they run as part of the program."""
+    written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
+    own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
+    return any(type(raw) is FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
 
 
 def is_disabled(function: object) -> bool:

@@ -42,7 +42,7 @@ from ..values.growing_lists import GrowingList
 from ..values.locks import LockValue
 from ..values.loops import iterator_kind
 from ..values.mapping import DictValue, SetValue
-from ..values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
+from ..values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from ..values.objects import ObjectValue, builtin_base, find_in_mro
 from ..values.opaque import ChanceValue, Untouched
 from ..values.overriding import OverridingTensor, has_functions_only
@@ -54,7 +54,7 @@ from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
 from ..values.wrapped import guard_inside
 from .held import is_held, root_is_pinned
-from .owners import exempt, is_disabled
+from .owners import exempt, has_methods, is_disabled
 
 if TYPE_CHECKING:
     from .machine import Interpreter
@@ -124,14 +124,6 @@ def changing_number(vm: Interpreter, obj: object, source: Source) -> Value | Non
 #: Builtin classes of which programs derive their own, and what gives the builtin part of an object of such a class.
 PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__}
 DERIVABLE = tuple(PLAIN)
-
-
-@functools.lru_cache(maxsize=4096)
-def has_methods(cls: type) -> bool:
-    """Whether a class of the program's has methods written in Python: they run as part of the program."""
-    written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
-    own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
-    return any(type(raw) is types.FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
 
 
 def builtin_part(obj: object) -> ConstantValue | None:
@@ -503,6 +495,8 @@ def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(torch.nn.Module)
 def module(vm: Interpreter, obj: torch.nn.Module, source: Source | None) -> Value:
+    if not vars(obj).keys() >= set(STORES):  # its ``__init__`` has yet to run
+        return object_(vm, obj, source)
     value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
     vm.use_module(value)
     return value
