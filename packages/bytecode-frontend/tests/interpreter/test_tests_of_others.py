@@ -3,6 +3,7 @@ own."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import logging
@@ -226,3 +227,71 @@ def test_lists_that_grow_as_arrays(agrees):
     for i in range(5):
         assert told(compiled(mine, np.full(3, float(i)))) == told(theirs.more(np.full(3, float(i))))
     agrees(lambda rows: (rows.append(np.ones(2)), np.stack(rows))[1], *(lambda n=n: ([np.zeros(2)] * n,) for n in (1, 2, 3)))
+
+
+# --- containers of modules that are made in captured code ---------------------------------------------------------------------------
+
+
+def in_a_list(owner, part):
+    owner.kept = torch.nn.ModuleList([part, owner.first])
+
+
+def in_a_sequence(owner, part):
+    owner.kept = torch.nn.Sequential(owner.first, part)
+
+
+def in_a_dict(owner, part):
+    owner.kept = torch.nn.ModuleDict({"part": part, "first": owner.first})
+
+
+def in_a_named_sequence(owner, part):
+    owner.kept = torch.nn.Sequential(collections.OrderedDict(first=owner.first, part=part))
+
+
+def nested(owner, part):
+    owner.kept = torch.nn.ModuleList([torch.nn.Sequential(part), torch.nn.ModuleDict({"a": torch.nn.ModuleList([part, part])})])
+
+
+def a_slice(owner, part):
+    owner.kept = torch.nn.ModuleList([owner.first, part, part])[1:]
+
+
+@pytest.mark.parametrize("change", [in_a_list, in_a_sequence, in_a_dict, in_a_named_sequence, nested, a_slice])
+def test_containers_hold_what_each_call_gives(change):
+    """Each call makes another container, of its own modules, whether these look alike or not."""
+
+    def f(x, owner, part):
+        change(owner, part)
+        return x + 1
+
+    compiled, kept = capture(f, "eager"), []
+    for width in (2, 2, 3, 2):
+        owner, part = torch.nn.Module(), torch.nn.Linear(3, width)
+        owner.first = torch.nn.Linear(2, 2)
+        compiled(torch.ones(1), owner, part)
+        mine = [*owner.kept.named_modules()], [*map(id, owner.parameters())]
+        f(torch.ones(1), owner, part)
+        theirs = [*owner.kept.named_modules()], [*map(id, owner.parameters())]
+        assert mine[1] == theirs[1] and [name for name, _ in mine[0]] == [name for name, _ in theirs[0]]
+        assert list(map(type, dict(mine[0]).values())) == list(map(type, dict(theirs[0]).values()))
+        kept.append(mine[0][0][1])
+    assert len(set(map(id, kept))) == len(kept)
+
+
+class Deep(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(3, n))
+
+
+def test_modules_made_in_a_loop_with_breaks():
+    def f(x, n):
+        made = []
+        for i in range(n):
+            elsewhere(x)
+            made.append(Deep(i + 2).net(x).shape)
+        return made
+
+    compiled = capture(f, "eager")
+    for n in (1, 3):
+        assert compiled(torch.ones(2, 3), n) == f(torch.ones(2, 3), n)

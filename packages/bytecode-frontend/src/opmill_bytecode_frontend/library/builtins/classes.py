@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules import module as torch_module
 
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned
@@ -43,7 +44,7 @@ BUILTIN_NEW = tuple(
     for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception)
 )
 ABSTRACT = 1 << 20
-MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential)
 STORAGE: dict[type, Callable[[], Value]] = {
     dict: lambda: DictValue({}),
     collections.OrderedDict: lambda: DictValue({}, collections.OrderedDict),
@@ -68,8 +69,8 @@ def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, V
         return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
     if isinstance(meta_call, type) and not plain:  # which binds nothing
         return vm.call(vm.wrap(meta_call), args, kwargs)
-    if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
-        return container
+    if any(cls is each for each in CONTAINERS) and not kwargs and (inside := modules_among(vm, cls, args)):
+        return container(vm, cls, inside)
     if takes_operators(cls):
         return vm.recorder.call_function(vm, cls, args, kwargs)
     if issubclass(cls, PLACEMENTS):
@@ -135,27 +136,23 @@ def missing_member(vm: Interpreter, cls: Any, args: list[Value]) -> Value | None
     return vm.call(vm.wrap(enum.Enum.__new__), [vm.wrap(cls), *args], {})
 
 
-def existing_modules(vm: Interpreter, cls: type, args: list[Value]) -> Value | None:
-    """A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once."""
-    try:
-        made = cls(*[known_modules(vm, a) for a in args])
-    except NotConstant:
-        return None
-    return vm.wrap(made, Pinned(made, cls.__name__))
+def modules_among(vm: Interpreter, cls: type, args: list[Value]) -> list[Value]:
+    """The modules that a container is made of (a slice of another one, mostly); none where its ``__init__`` must be asked."""
+    if cls is torch.nn.ModuleList:
+        args = args[0].values(vm) if len(args) == 1 and isinstance(args[0], SequenceValue) else []
+    if not all(issubclass(each.python_type(), torch.nn.Module) for each in args):
+        return []
+    hooks = torch_module._global_module_registration_hooks
+    return [] if vm.wrap(hooks, Pinned(hooks, "_global_module_registration_hooks")).truth(vm) else args
 
 
-def known_modules(vm: Interpreter, value: Value) -> object:
-    """The modules of before the call in an argument of a container. Raises NotConstant where there is something else."""
-    if isinstance(value, SequenceValue):
-        return [known_modules(vm, v) for v in value.values(vm)]
-    if isinstance(value, DictValue):
-        return collections.OrderedDict(zip(map(vm.plain, value.key_values(vm)), [known_modules(vm, v) for v in value.all_values(vm)]))
-    if isinstance(value, ConstantValue):
-        return value.value
-    real = value.real()
-    if not isinstance(real, torch.nn.Module):
-        raise NotConstant(value.describe())
-    return real
+def container(vm: Interpreter, cls: type, inside: list[Value]) -> Value:
+    """A ``ModuleList`` or ``Sequential`` as adding one module after the other would make it, in a step for each."""
+    made = construct(vm, cls, [], {})
+    table = made.getattr(vm, "_modules")
+    for place, module in enumerate(inside):
+        table.dunder(vm, "__setitem__", [ConstantValue(str(place)), module])
+    return made
 
 
 def new_object(vm: Interpreter, cls: type) -> ObjectValue:
