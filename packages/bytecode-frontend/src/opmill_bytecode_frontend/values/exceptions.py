@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Hashable, NoReturn
+from typing import TYPE_CHECKING, Any, Hashable, NoReturn
 
 from opmill_guards.source import Attr, Source
 
@@ -110,8 +110,9 @@ class ExceptionObject(ObjectValue):
         if self.source is not None:
             vm.unsupported("FE020", f"method __init__ of {self.describe()}", "the exception was made before the call")
         if kwargs:
+            make: Any = base
             try:
-                base.__init__(base.__new__(self.cls), **dict.fromkeys(kwargs))
+                make.__init__(make.__new__(self.cls), **dict.fromkeys(kwargs))
             except TypeError as exc:
                 vm.throw_real(exc)
         if issubclass(base, OSError) and not initialized_late(self.cls):

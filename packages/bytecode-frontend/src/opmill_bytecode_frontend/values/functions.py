@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import operator
 import types
 import weakref
 from collections.abc import Sequence
-from typing import Any, Hashable, NoReturn
+from typing import Any, Hashable, NoReturn, cast
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
@@ -299,7 +300,7 @@ class PartialValue(Value):
             return self.function
         if name == "args":
             if self.obj is not None:
-                return vm.wrap(self.obj.args, Attr(self.source, "args"))
+                return vm.wrap(cast(functools.partial[object], self.obj).args, Attr(self.source, "args"))
             self.shown = self.shown or TupleValue(list(self.args))
             return self.shown
         if name == "keywords":

@@ -58,7 +58,7 @@ def members(vm: Interpreter, exc: Value) -> list[Value]:
     return vm.unpack(vm.getattr(exc, "exceptions"))
 
 
-def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> Value:
+def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> ExceptionObject:
     """A new group, remembered as a part of the exception that it was split from."""
     ordinary = all(issubclass(e.python_type(), Exception) for e in excs)
     made = vm.new_exception(ExceptionGroup if ordinary else BaseExceptionGroup, [message, ListValue(list(excs))])
