@@ -7,7 +7,7 @@ import pytest
 import told
 
 PROGRAMS = told.programs("""
-import copy
+import copy, decimal, inspect
 class Sized:
     def __init__(s, k): s.k = k
     def __iter__(s):
@@ -173,6 +173,53 @@ def slots_that_are_empty(x):
     class A: __slots__ = t
     class C: z = t
     return x, A.__slots__, C.z, C().z
+def iterators_of_one_tee_that_leave(x):
+    a, b = itertools.tee(iter([1, 2, 3]))
+    next(a)
+    B(x)
+    c = copy.copy(a)
+    return x, type(a), list(b), list(a), list(c)
+def texts_of_modules(x):
+    m = types.ModuleType("m")
+    before = repr(m)
+    m.__file__ = "m.py"
+    between = repr(m)
+    del m.__name__
+    return x, before, between, str(m)
+def an_order_that_does_not_notice(x):
+    od = collections.OrderedDict.fromkeys("abc")
+    dict.__delitem__(od, "a")
+    found = []
+    for use in (repr, list, len, lambda o: list(o.items())):
+        try: found.append(use(od))
+        except KeyError as e: found.append(str(e))
+    return x, found
+def what_is_told_of_functions_that_were_written_to(x):
+    def f(a, b=2): pass
+    class A:
+        def m(s): pass
+    f.__signature__ = inspect.Signature()
+    A.m.known = 3
+    return x, str(inspect.signature(f)), "known" in dir(A().m), "known" in dir(f)
+class New:
+    def __new__(cls, *args): return super().__new__(cls, *args)
+class Init:
+    def __init__(s, *args): s.a = args
+class Neither: pass
+def arguments_that_nobody_takes(x):
+    found = []
+    for cls in (New, Init, Neither):
+        for given in ((), (1,)):
+            for use in (cls, lambda *a: object.__new__(cls, *a), lambda *a: cls.__new__(cls, *a)):
+                try: found.append(vars(use(*given)))
+                except TypeError as e: found.append(str(e))
+    return x, found
+def objects_of_each_call(x):
+    m, c = types.ModuleType("m"), decimal.Context()
+    found = hasattr(m, "kept"), c.prec
+    m.kept, c.prec = 1, 5
+    B(x)
+    return x, found, m.kept, c.prec
 def what_views_show(x):
     d = {}
     shown = d.keys().mapping

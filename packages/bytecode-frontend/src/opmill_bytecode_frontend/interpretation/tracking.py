@@ -452,7 +452,7 @@ def class_(vm: Interpreter, obj: type, source: Source | None) -> Value:
 
 @tracks(types.ModuleType)
 def module_object(vm: Interpreter, obj: types.ModuleType, source: Source | None) -> Value:
-    return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__name__))
+    return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, vars(obj).get("__name__", "module")))
 
 
 BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import decimal
 import enum
 import functools
 import io
@@ -79,7 +80,7 @@ FOLLOWED = frozenset(call[0] for key, call in switches().items() if key != "anom
     torch._C._dynamo.compiled_autograd.set_autograd_compiler
 }
 #: Objects that are changed in place.
-CHANGING = (bytearray, memoryview, array.array, io.IOBase)
+CHANGING = (bytearray, memoryview, array.array, io.IOBase, types.ModuleType, decimal.Context)
 #: Items of an iterator made at capture that are taken at most.
 MOST_MADE = 100_000
 RECEIVING = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -294,6 +295,8 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
             vm.unsupported("FE020", f"method {name} of {receiver.describe()}", "it asks methods of the program")
     if isinstance(receiver, TensorValue):
         return receiver.method(vm, name, rest, kwargs)
+    if obj.__objclass__ is dict and name in CHANGING_DICT and issubclass(receiver.python_type(), collections.OrderedDict):
+        vm.unsupported("FE020", f"dict.{name} of {receiver.describe()}", "the order that it keeps does not notice", whole=True)
     if type(obj) is types.ClassMethodDescriptorType and obj.__objclass__ in (int, float, bytes) and receiver.real() is obj.__objclass__:
         return fold(vm, getattr(obj.__objclass__, name), rest, kwargs)
     if issubclass(obj.__objclass__, type):
@@ -327,6 +330,7 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
     return receiver.method(vm, name, rest, kwargs)
 
 
+CHANGING_DICT = frozenset("__setitem__ __delitem__ pop popitem clear update setdefault __ior__".split())
 IN_PLACE = frozenset("__iadd__ __imul__ __ior__ __iand__ __isub__ __ixor__".split())
 
 

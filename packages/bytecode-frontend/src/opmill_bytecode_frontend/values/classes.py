@@ -216,12 +216,12 @@ class ModuleObject(KnownObject):
     obj: types.ModuleType
 
     def describe(self) -> str:
-        return f"module {self.obj.__name__}"
+        return f"module {vars(self.obj).get('__name__')}"
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__dict__":
             return vm.names(self.obj.__dict__)
-        if (other := standing_in(self.obj.__name__, name)) is not None:
+        if (other := standing_in(vars(self.obj).get("__name__", ""), name)) is not None:
             return vm.wrap(other, Pinned(other, name))
         return vm.read_global(self.obj.__dict__, name, self.obj)
 

@@ -18,14 +18,14 @@ from opmill_guards.source import Pinned
 from ...breaks.returning import Made
 from ...interpretation.owners import exempt
 from ...values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
-from ...values.classes import ClassValue, SuperValue
+from ...values.classes import ClassValue, ModuleObject, SuperValue
 from ...values.constant import ConstantValue, is_none
 from ...values.deques import DequeValue, longest
 from ...values.exceptions import initialized_late
 from ...values.functions import CellValue, MethodValue, PartialValue
 from ...values.immutable import PLACEMENTS
 from ...values.mapping import DictValue, SetValue
-from ...values.objects import ObjectValue, find_in_mro
+from ...values.objects import ObjectValue, builtin_base, find_in_mro
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
 from ...values.sets import to_keys
 from ...values.tensor import TensorValue
@@ -210,6 +210,11 @@ def builtin_new(vm: Interpreter, cls: ClassValue, *args: Value, **kwargs: Value)
     plain = cls.obj
     if issubclass(plain, BaseException):
         return vm.new_exception(plain, list(args))
+    if (args or kwargs) and builtin_base(plain) is object:
+        if find_in_mro(plain.__mro__, "__new__")[0] is not object:
+            vm.throw(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+        if find_in_mro(plain.__mro__, "__init__")[0] is object:
+            vm.throw(TypeError, f"{plain.__name__}() takes no arguments")
     return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
 
 
@@ -431,6 +436,8 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
         result = value.special(vm, name if find_in_mro(value.python_type().__mro__, name)[0] is not object else "__repr__", [])
         if result is not None:
             return checked_text(vm, name, result)
+    if isinstance(value, ModuleObject) and any(namespace is value.obj.__dict__ for namespace, _, _ in vm.effects.globals.values()):
+        vm.unsupported("FE025", f"text of {value.describe()}", "captured code has assigned to some of its names")
     try:
         plain = vm.plain(value)
     except NotConstant as exc:

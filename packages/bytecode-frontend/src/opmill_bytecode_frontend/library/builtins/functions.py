@@ -23,7 +23,7 @@ from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Pro
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.floating import FloatNumber
-from ...values.functions import BuiltinValue, Closure
+from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
 from ...values.objects import ObjectValue, checked_length, find_in_mro
@@ -375,7 +375,15 @@ def vars_(vm: Interpreter, *value: Value) -> Value:
 def dir_(vm: Interpreter, value: Value) -> Value:
     if isinstance(value, ObjectValue) and value.is_untouched() and value.source is not None:
         return vm.fresh(dir(value.obj))
+    if was_written_to(value):
+        vm.unsupported("FE014", f"dir of {value.describe()}", "captured code has written to its attributes")
     return fold(vm, dir, [value], {})
+
+
+def was_written_to(value: Value) -> bool:
+    """Whether captured code has written attributes of a function, or of the function of a method."""
+    function = value.function if isinstance(value, MethodValue) else value
+    return isinstance(function, FunctionValue) and function.attrs.version > 0
 
 
 @handles(globals)
@@ -455,6 +463,8 @@ def caller(vm: Interpreter, depth: Value = ConstantValue(1), default: Value = Co
 
 @named("inspect.signature")
 def signature(vm: Interpreter, function: Value, **kwargs: Value) -> Value:
+    if was_written_to(function):
+        vm.unsupported("FE014", f"inspect.signature of {function.describe()}", "captured code has written to its attributes")
     try:
         described = called_by_instances(vm, function) if isinstance(function, ObjectValue) else function.constant()
         return vm.wrap(inspect.signature(described, **{k: v.constant() for k, v in kwargs.items()}))
@@ -468,7 +478,9 @@ def called_by_instances(vm: Interpreter, value: ObjectValue) -> Callable[..., ob
     """What a call of an object runs: a method of its class, which tells the signature unless the object has one to show. Raises
     NotConstant where it is no Python function."""
     owner, raw = find_in_mro(value.python_type().__mro__, "__call__")
-    shown = any(vm.attempt(lambda name=name: vm.getattr(value, name), AttributeError) for name in ("__signature__", "__wrapped__"))  # type: ignore[misc]
+    shown = any(
+        vm.attempt(lambda name=name: vm.getattr(value, name), AttributeError) for name in ("__signature__", "__wrapped__", "__code__")
+    )  # type: ignore[misc]
     if shown or type(raw) is not types.FunctionType:
         raise NotConstant(value.describe())
     vm.guard_lookup(value.python_type(), owner, "__call__")

@@ -5,6 +5,7 @@ are asked for: programs see the order of what they run themselves."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import sys
@@ -342,6 +343,9 @@ def groupby(vm: Machine, iterable: Value, key: Value = NONE) -> Value:
     return PythonIterator(Groups(vm.iterate(iterable), key).run, itertools.groupby)
 
 
+TEE: type = type(itertools.tee(())[0])
+
+
 @handles(itertools.tee)
 def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
     number = whole(vm, n)
@@ -349,19 +353,25 @@ def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
         vm.throw(ValueError, "n must be >= 0")
     inner = vm.iterate(items) if number else items
     if isinstance(inner, TeeIterator):
-        return TupleValue([inner, *[TeeIterator(inner.inner, inner.seen, inner.position) for _ in range(number - 1)]][:number])
+        return TupleValue([inner, *[TeeIterator(inner.inner, inner.seen, inner.position, inner.first) for _ in range(number - 1)]][:number])
     if number and find_in_mro(inner.python_type().__mro__, "__copy__")[1] is not MISSING:
         vm.unsupported("FE010", f"itertools.tee of {inner.describe()}", "it has a way of its own to be copied")
     seen: list[Value] = []
-    return TupleValue([TeeIterator(inner, seen, 0) for _ in range(number)])
+    first = PythonIterator(lambda vm: iter(()), TEE, lambda: [TupleValue(list(seen)), inner], first_of_tee)
+    return TupleValue([TeeIterator(inner, seen, 0, first) for _ in range(number)])
+
+
+def first_of_tee(seen: Any, inner: Any) -> object:
+    """The one that nothing was taken of."""
+    return itertools.tee(itertools.chain(seen, inner), 1)[0]
 
 
 class TeeIterator(PythonIterator):
     """One of several iterators over ``inner``, which remember in ``seen`` what was taken from it."""
 
-    def __init__(self, inner: Value, seen: list[Value], position: int) -> None:
-        super().__init__(self.run, itertools._tee)  # type: ignore[attr-defined]
-        self.inner, self.seen, self.position = inner, seen, position
+    def __init__(self, inner: Value, seen: list[Value], position: int, first: PythonIterator) -> None:
+        super().__init__(self.run, TEE, lambda: [ConstantValue(self.position), first], functools.partial(gone_ahead, copy.copy))
+        self.inner, self.seen, self.position, self.first = inner, seen, position, first
 
     def run(self, vm: Machine) -> Iterator[Value]:
         while True:
