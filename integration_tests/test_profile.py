@@ -118,3 +118,10 @@ def test_a_step_of_training_is_measured() -> None:
 
     seen = opmill.profile(step, calls=2)(torch.randn(2, 8))
     assert seen.by_module()["model"].eager > 0 and all(":" in line or line == "backward" for line in seen.by_line())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_steps_on_a_gpu_have_the_times_that_it_reports() -> None:
+    x, w = torch.randn(512, 256, device="cuda"), torch.randn(256, 128, device="cuda", requires_grad=True)
+    seen = opmill.profile(attend, calls=3)(x, w)
+    assert seen.steps and all(step.seconds > 0 for step in seen.steps)

@@ -12,6 +12,8 @@ import torch
 from opmill_runtime_cache.executor import TimedExecutable
 from opmill_runtime_cache.plan.model import Plan
 
+from .limits import wait
+
 Times = dict[tuple[int, int], list[float]]
 """By plan (its ``id``) and step: seconds in each call."""
 
@@ -30,14 +32,17 @@ def clocked(run: Callable[[], object], plans: Sequence[TimedExecutable], calls: 
 
 
 def heard(run: Callable[[], object], plans: Sequence[TimedExecutable], calls: int) -> Times:
-    """The times of plans on GPUs, from torch.profiler, and of those on processors between them; empty where it hears nothing of GPUs."""
+    """The times of plans on GPUs, from torch.profiler, and of those on processors between them; empty where it hears nothing."""
     from torch.profiler import ProfilerActivity, profile
 
     steps = {name: (each.plan, step) for each in plans for name, step in each.names.items()}
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
+    devices = {each.plan.device for each in plans}
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if any(device.startswith("cuda") for device in devices) else [])]
+    with profile(activities=kinds, acc_events=True) as seen:
         for _ in range(calls):
             run()
-        torch.cuda.synchronize()
+        for device in devices:
+            wait(device)
     events: dict[str, list[float]] = {}
     for event in seen.events():
         if event.name in steps and event.device_type == torch.autograd.DeviceType.CPU:

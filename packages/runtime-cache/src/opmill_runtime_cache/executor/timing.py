@@ -43,13 +43,13 @@ class TimedExecutable:
             self._run.time_steps(True)
 
     def seconds(self) -> dict[int, float]:
-        """Seconds of each kernel and operator, by its number among the plan's steps, in all calls since ``begin``; empty where the plan
-        runs in Python."""
+        """Seconds of each kernel and operator, by its number among the plan's steps, in all calls since ``begin``; empty before it,
+        and where the plan runs in Python."""
         if not isinstance(self._run, _native.Executable):
             return {}
         found = self._run.step_seconds
         self._run.time_steps(False)
-        return {step: sum(found[begin:end]) for step, (begin, end) in self._steps().items()}
+        return {step: sum(found[begin:end]) for step, (begin, end) in self._steps().items()} if found else {}
 
     @property
     def names(self) -> dict[str, int]:
@@ -63,7 +63,12 @@ class TimedExecutable:
 
     def _described(self, plan: Plan, places: Sequence[int]) -> Callable[[], Any]:
         self._places = tuple(places)
-        return lambda: (enter, leave, tuple((*span, 0, name) for name, span in zip(self.names, self._steps().values(), strict=True)))
+        return self._told
+
+    def _told(self) -> Any:
+        """What a profiler hears, see ``regions``: a label for each step, and in it an operator, which is what devices report kernels of."""
+        spans = zip(self.names, self._steps().values(), strict=True)
+        return enter, leave, tuple(row for name, (begin, end) in spans for row in ((begin, end, 0, name), (end - 1, end, -1, "opmill")))
 
 
 __all__ = ["TimedExecutable"]
