@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 torch = pytest.importorskip("torch")
-from opmill_guards import GuardSet, _native, probe  # noqa: E402
+from opmill_guards import GuardSet, _native, probe, tensor_facts  # noqa: E402
 from opmill_guards.guard import Equals, SizeRelation, TensorMatch  # noqa: E402
 from opmill_guards.kinds.tensor_match import holds, of  # noqa: E402
 from opmill_guards.source import Local, TensorProperty  # noqa: E402
@@ -220,3 +220,19 @@ def test_a_tensor_whose_class_is_asked_for_nothing_is_read_natively(monkeypatch:
     monkeypatch.setattr(tensor_facts, "differences", refuse)
     assert tree.check(tensor)
     assert not tree.check(SAMPLES["asked for its device"])
+
+
+def test_a_tensor_of_inference_mode_is_told_by_what_people_know() -> None:
+    plain = torch.ones(3)
+    with torch.inference_mode():
+        made = torch.ones(3)
+    keys = {
+        name: tensor_facts.dispatch_keys(tensor) for name, tensor in (("plain", plain), ("made", made), ("conj", plain.cfloat().conj()))
+    }
+    guard = TensorMatch(Local("x"), torch.Tensor, torch.float32, torch.device("cpu"), torch.strided, None, None, None, keys["plain"])
+    outside, inside = "outside of inference mode", "in inference mode"
+    assert tensor_facts.differences(guard, plain) == {}
+    assert tensor_facts.differences(guard, made) == {"made": (outside, inside)}
+    assert tensor_facts.differences(replace(guard, dispatch_keys=keys["made"]), plain) == {"made": (inside, outside)}
+    [told] = tensor_facts.differences(replace(guard, dispatch_keys=keys["conj"]), plain).values()
+    assert told[0] == "Conjugate" and told[1].startswith("0x")

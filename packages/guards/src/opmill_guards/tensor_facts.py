@@ -45,8 +45,22 @@ def _different_facts(guard: TensorMatch, tensor: Any) -> dict[str, tuple[Any, An
     if guard.requires_grad is not None and tensor.requires_grad != guard.requires_grad:
         found["requires_grad"] = guard.requires_grad, tensor.requires_grad
     if guard.dispatch_keys is not None and dispatch_keys(tensor) != guard.dispatch_keys:
-        found["dispatch_keys"] = hex(guard.dispatch_keys), hex(dispatch_keys(tensor))
+        found |= _different_keys(guard.dispatch_keys, dispatch_keys(tensor))
     return found
+
+
+def _different_keys(expected: int, found: int) -> dict[str, tuple[str, str]]:
+    """By what people know: a tensor of inference mode has none of the keys of autograd."""
+    had, has = _key_names(expected), _key_names(found)
+    if had ^ has and all(name.startswith(("ADInplaceOrView", "Autograd")) for name in had ^ has):
+        return {"made": ("outside of inference mode", "in inference mode")[:: 1 if had > has else -1]}
+    return {"dispatch_keys": (", ".join(sorted(had - has)) or hex(expected), ", ".join(sorted(has - had)) or hex(found))}
+
+
+def _key_names(keys: int) -> set[str]:
+    import torch
+
+    return set(str(torch._C.DispatchKeySet.from_raw_repr(keys)).removeprefix("DispatchKeySet(").rstrip(")").split(", "))
 
 
 def holds(guard: TensorMatch, value: Any) -> bool:

@@ -28,23 +28,27 @@ def seconds_of(run: Callable[[], Any], calls: int, device: str) -> float:
     """The median of some calls, each with the backward of what it returns, behind some that warm up; 0 for none."""
     for _ in range(_WARM):
         once(run)
-    found = []
-    for _ in range(calls):
-        wait(device)
-        start = time.perf_counter()
-        once(run)
-        wait(device)
-        found.append(time.perf_counter() - start)
+    found = [_timed(run, device) for _ in range(calls)]
     return statistics.median(found) if found else 0.0
 
 
+def _timed(run: Callable[[], Any], device: str) -> float:
+    wait(device)
+    start = time.perf_counter()
+    once(run)
+    wait(device)
+    return time.perf_counter() - start
+
+
 def compared(compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[float, float]:
-    """Seconds of a call in eager, and of one compiled. What they write is written as often."""
+    """Seconds of a call in eager, and of one compiled: medians of some, taken in turns. What they write is written as often."""
     device, program = device_of((args, kwargs)), uncompiled(compiled)
-    return (
-        seconds_of(lambda: program(*args, **kwargs), _CALLS, device),
-        seconds_of(lambda: compiled(*args, **kwargs), _CALLS, device),
-    )
+    runs: tuple[Callable[[], Any], ...] = (lambda: program(*args, **kwargs), lambda: compiled(*args, **kwargs))
+    for run in runs * _WARM:
+        once(run)
+    turns = [[_timed(run, device) for run in runs] for _ in range(_CALLS)]
+    eager, own = (statistics.median(times) for times in zip(*turns, strict=True))
+    return eager, own
 
 
 __all__ = ["compared", "device_of", "seconds_of"]
