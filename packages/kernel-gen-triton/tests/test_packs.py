@@ -59,9 +59,22 @@ def same(made: ir.LoopKernel, budget: Budget) -> None:
 
 
 def test_equal_nests_are_one_launch() -> None:
+    """Those of each size as a pack, and these beside each other."""
     made = statistics(20)
-    assert len(kernel_text(made).functions) == 3
+    assert len(kernel_text(made).functions) == 1 and [type(p) for p in pack(made.nests, made.buffers)] == [Pack] * 3
     same(made, Budget())
+
+
+def test_others_stand_beside_each_other(tmp_path: object) -> None:
+    """Sums and updates of other buffers are one launch; what reads a sum comes later."""
+    sizes = {"t": 16 * 40, "a": 16, "b": 16, "c": 8, "d": 8, "e": 16}
+    made = kernel([summed("t", "a", 40, 16), moved("c", "d", 8, 0.5), moved("b", "e", 16, 0.5), moved("a", "b", 16, 0.5)], sizes)
+    first, second = (f for [f] in kernel_text(made).functions)
+    assert [p.buffer for p in first.params] == ["t", "a", "c", "d", "b", "e"] and [p.buffer for p in second.params] == ["a", "b"]
+    same(made, Budget())
+    store = Store(tmp_path)
+    [ref] = TritonKernelGenerator(90, workers=1).build([made], GeneratorOptions("cuda:0"), store)
+    assert [step.grid for step in unseal(store.get(ref.artifact_kind, ref.key))[0].steps] == [first.grid.constant, second.grid.constant]
 
 
 def test_a_launch_takes_no_more_pointers_than_the_driver_does() -> None:
@@ -79,6 +92,29 @@ def test_what_waits_for_another_comes_later() -> None:
     made = kernel(beside, dict.fromkeys("abcxyz", 8))
     assert [type(p) for p in pack(beside, made.buffers)] == [Pack, Pack]
     same(made, Budget())
+
+
+def placed(source: str, target: str, at: str, checked: bool) -> ir.Nest:
+    """``target[at[i]] = source[i]``, with a check of the places or without."""
+    place = ir.Load(at, index("i"), "int64")
+    inside = op("logical_and", op("ge", place, ir.Const(0, "int64")), op("lt", place, ir.Const(8, "int64")))
+    checks = (ir.Check(inside, "IndexError", "outside"),) if checked else ()
+    store = ir.Store(target, index("p"), ir.Load(source, index("i"), "float32"))
+    return ir.Nest(axes(i=8), (ir.Phase(lets=(ir.Let("p", place),), checks=checks, stores=(store,)),), "place")
+
+
+@pytest.mark.parametrize("places", [[0, 3, 1, 2, 7, 5, 4, 6], [0, 3, 1, 2, 9, 5, 4, 6]])
+@pytest.mark.parametrize(("checked", "launches"), [((True, True), 1), ((True, False), 2)])
+def test_what_a_check_protects_comes_later(checked: tuple[bool, bool], launches: int, places: list[int]) -> None:
+    nests = [placed("a", "b", "at", checked[0]), placed("c", "d", "at", checked[1]), moved("e", "f", 8, 0.5)]
+    buffers = tuple(ir.Buffer(n, "int64" if n == "at" else "float32", "inout", index(8)) for n in ("a", "b", "c", "d", "e", "f", "at"))
+    made = ir.LoopKernel("many", buffers, tuple(nests))
+    assert len(kernel_text(made).functions) == launches
+    memory = {b.name: torch.tensor(places) if b.name == "at" else torch.randn(8) for b in buffers}
+    wanted = {n: t.clone() for n, t in memory.items()}
+    assert run(made, memory) == evaluate(made, wanted, ()) == int(max(places) > 7)
+    if max(places) < 8:
+        assert all(torch.equal(memory[n], wanted[n]) for n in "bd")
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -9,9 +9,10 @@ from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from .attention.write import attention_text
+from .beside import Part, part_of, together
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
-from .pack import Pack, pack
+from .pack import Pack, batches
 from .split import split_nest
 from .tiling import DEFAULT, Budget, choose, rounds
 
@@ -39,15 +40,20 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     span = tuple(dict.fromkeys(_sizes(kernel)))
     known = [s.constant for s in span]
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
-    parts = pack(nests, frame)
-    for n, part in enumerate(parts):
-        nest, own, members = (part.kernel.nests[0], part.kernel.buffers, part.members) if isinstance(part, Pack) else (part, frame, ())
-        tiling = choose(nest, kernel.symbols, budget)
-        early = _early(own, members, kernel)
-        base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest), early)
-        name = f"{kernel.name}_{n}" if len(parts) > 1 else kernel.name
-        functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide, members).write() for wide in forms))
-        checks += sum(len(p.checks) for p in nest.phases)
+    found = batches(nests, frame)
+    many, n = sum(map(len, found)) > 1, 0
+    for batch in found:
+        written: list[Part] = []
+        for part in batch:
+            nest, own, members = (part.kernel.nests[0], part.kernel.buffers, part.members) if isinstance(part, Pack) else (part, frame, ())
+            tiling = choose(nest, kernel.symbols, budget)
+            early = _early(own, members, kernel)
+            base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest), early)
+            name = f"{kernel.name}_{n}" if many else kernel.name
+            written.append(part_of(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide, members).write() for wide in forms), nest))
+            checks += sum(len(p.checks) for p in nest.phases)
+            n += 1
+        functions += together(f"k_{kernel.name}_{n}_beside", written) if len(written) > 1 else [written[0].forms]
     return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
 
 

@@ -25,6 +25,8 @@ WAIT = (f"if {ARCH} >= {PROGRAMMATIC}:", "    gdc_wait()", "    gdc_launch_depen
 """The next kernel may be started once every program of this one has begun, but not before what precedes this one is done: what a kernel
 reads before it waits (``Frame.early``) must have been written by then."""
 
+GUARD = ("    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched", "        return")
+
 
 @dataclass(frozen=True)
 class Param:
@@ -93,10 +95,7 @@ class NestWriter:
         if self.waited:
             self._wait()
         if guarded:
-            self.lines.lines += [
-                "    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched",
-                "        return",
-            ]
+            self.lines.lines += GUARD
         self._choose_member()
         self._outer()
         if self.tiling.turns > 1:

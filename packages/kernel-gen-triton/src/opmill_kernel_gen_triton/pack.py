@@ -11,7 +11,7 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from . import walk
 
-_POINTERS = 192
+POINTERS = 192
 """Parameters of a launch: the driver takes 4 KiB of them, and each costs its programs an instruction."""
 
 
@@ -25,20 +25,27 @@ class Pack:
 
 def pack(nests: Sequence[Nest], buffers: Sequence[Buffer]) -> list[Nest | Pack]:
     """The nests in an order that does the same; those that are done together as a :class:`Pack`."""
+    return [part for batch in batches(nests, buffers) for part in batch]
+
+
+def batches(nests: Sequence[Nest], buffers: Sequence[Buffer]) -> list[list[Nest | Pack]]:
+    """The same by what may run at once."""
     uses = {b.name: BufferUse(b.dtype, b.numel) for b in buffers}
-    out: list[Nest | Pack] = []
+    made_of: list[list[Nest | Pack]] = []
     for batch in _independent(nests):
+        out: list[Nest | Pack] = []
+        made_of.append(out)
         groups: dict[object, list[tuple[Nest, Canonical | None]]] = {}
         for number, nest in enumerate(batch):
             made = canonical([nest], uses.__getitem__) if len(batch) > 1 and _plain(nest) else None
-            key: object = number if made is None or made.sizes else (made.kernel, number * len(made.arguments) // _POINTERS)
+            key: object = number if made is None or made.sizes else (made.kernel, number * len(made.arguments) // POINTERS)
             groups.setdefault(key, []).append((nest, made))
         for found in groups.values():
             nest, first = found[0]
             out.append(
                 nest if len(found) == 1 or first is None else Pack(first.kernel, tuple(m.arguments for _, m in found if m is not None))
             )
-    return out
+    return made_of
 
 
 def _independent(nests: Sequence[Nest]) -> Iterator[list[Nest]]:
@@ -63,4 +70,4 @@ def _plain(nest: Nest) -> bool:
     return not any(p.checks for p in nest.phases) and not walk.indirect(nest)
 
 
-__all__ = ["Pack", "pack"]
+__all__ = ["Pack", "batches", "pack"]

@@ -36,6 +36,10 @@ _SMALL = 8192
 """Points of a nest below which its launch is worth sharing with a neighbour."""
 
 
+_SHORT = 1 << 23
+"""The same of sums that read that many elements: a few microseconds."""
+
+
 @dataclass(frozen=True)
 class KernelStep:
     """A kernel on the program's buffers ``arguments``, all on ``device``, and for its symbols ``sizes``: symbols of the program, or
@@ -195,10 +199,12 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     needed = outside_reads(list(groups), program)
     steps: list[Step] = []
     pending: list[tuple[Nest, tuple[str, ...]]] = []
+    vectors: set[str] = set()
     sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
     for group, outside in zip(groups, needed, strict=True):
         if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
+            vectors = set()
             steps.append(ExternStep(first) if first.kernel is None else _launched(first, program))
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
@@ -206,14 +212,25 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             nest = reuse_between_phases(nest, program.fresh_name)
             if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
                 nest = unroll(nest, program.extents, program.fresh_name)
-        small = combine and group.work(program) <= _SMALL and sent.isdisjoint(group.writes)  # what is sent need not wait for neighbours
-        if not small or (pending and _device(nest, program) != _device(pending[0][0], program)):
+        apart = not combine or not sent.isdisjoint(group.writes)  # what is sent need not wait for neighbours
+        small, vector = not apart and group.work(program) <= _SMALL, not apart and _is_vector(group, nest, program)
+        joins = (vector and vectors and vectors.isdisjoint(group.reads | group.writes)) or (small and not vector and not vectors)
+        if not joins or (pending and _device(nest, program) != _device(pending[0][0], program)):
             _flush(pending, steps, program)
+            vectors = set()
         pending.append((nest, tuple(n for m in group.members if isinstance(m, Loop) for n in m.sources)))
-        if not small:
+        vectors |= group.writes if vector else set()
+        if not small and not vector:
             _flush(pending, steps, program)
     _flush(pending, steps, program)
     return steps
+
+
+def _is_vector(group: Group, nest: Nest, program: Program) -> bool:
+    """Whether a device with a grid reads a matrix for a few sums, quickly enough that starting a kernel for it alone is dear."""
+    few = all(program.numel(b) <= _SMALL for b in group.writes)
+    reduces = bool(nest.phases) and bool(nest.phases[0].reductions) and not any(p.checks for p in nest.phases)
+    return few and reduces and _SMALL < group.work(program) <= _SHORT and traits_of(_device(nest, program)).grid
 
 
 def _launched(node: Extern, program: Program) -> KernelStep:
