@@ -7,6 +7,7 @@ import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import CellType, MappingProxyType
 from typing import Any
 
@@ -91,6 +92,15 @@ def _iterated(source: s.Iterated, base: Any, local_values: Locals) -> Any:
     return iterated(base)
 
 
+def _context_value(source: s.ContextValue, base: Any, local_values: Locals) -> Any:
+    if not isinstance(base, ContextVar):
+        raise Unreadable(f"{source.base} is no context variable")
+    try:
+        return base.get()
+    except LookupError:
+        raise Unreadable(f"{source.base} is not set") from None
+
+
 SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 TABLE_ITERATORS: tuple[type, ...] = (type(iter({})), type(iter({}.values())))
 
@@ -132,6 +142,7 @@ _READERS: dict[type, Callable[..., Any]] = {
     s.DictKeyAt: _key_at,
     s.Ahead: _ahead,
     s.Iterated: _iterated,
+    s.ContextValue: _context_value,
     s.TypeOf: _type_of,
     s.CellContents: _cell,
     s.Referent: _referent,

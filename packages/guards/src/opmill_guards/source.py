@@ -173,6 +173,15 @@ class Iterated(Step):
         return f"what {self.base} goes over"
 
 
+class ContextValue(Step):
+    """What a ``contextvars.ContextVar`` gives in the running context, its default where it is not set."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.base}.get()"
+
+
 class TypeOf(Step):
     """``type(base)``."""
 
@@ -221,4 +230,6 @@ class TensorProperty(Step):
 
 
 Root = Union[Local, Pinned]
-Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, Ahead, Iterated, TypeOf, CellContents, Referent, TensorProperty]
+Source = Union[
+    Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, Ahead, Iterated, ContextValue, TypeOf, CellContents, Referent, TensorProperty
+]

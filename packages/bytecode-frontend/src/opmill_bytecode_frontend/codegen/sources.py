@@ -16,6 +16,7 @@ from opmill_guards.source import (
     Ahead,
     Attr,
     CellContents,
+    ContextValue,
     DictKeyAt,
     InstanceDict,
     Item,
@@ -119,6 +120,8 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         return f"list({base})[{source.position}]"
     if kind is Ahead:
         return f"{constants.name(ahead)}({base}, {source.distance})"
+    if kind is ContextValue:
+        return f"{base}.get()"
     if kind is TensorProperty:
         return f"{base}.{source.property}({source.dim})"
     assert kind is TypeOf, source

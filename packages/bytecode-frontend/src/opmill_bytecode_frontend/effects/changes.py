@@ -30,6 +30,8 @@ class Effects:
         self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
         self.asked: list[Asked] = []
         self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
+        self.context: dict[int, Value] = {}
+        """Of context variables (``id``) that captured code has set, what they hold."""
         self.first: object = None
         """The one of ``calls`` that, with those before it, comes before all other changes."""
         self.backwards: list[Backward] = []

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from opmill_guards.source import Local, Pinned, Referent, Source
+from opmill_guards.source import ContextValue, Local, Pinned, Referent, Source
 
 if TYPE_CHECKING:
     from .machine import Interpreter
 
 
 def root_is_pinned(source: Source) -> bool:
-    """Whether what is found there is held by what is pinned: not on the way through a weak reference."""
-    return type(source.root) is Pinned and not any(type(each) is Referent for each in way_to(source))
+    """Whether what is found there is held by what is pinned: not on the way through a weak reference or a context."""
+    return type(source.root) is Pinned and not any(type(each) in (Referent, ContextValue) for each in way_to(source))
 
 
 def is_held(vm: Interpreter, source: Source) -> bool:

@@ -11,6 +11,7 @@ from ..values.base import MISSING, Machine, Value, name_in_c, written_in_python
 from ..values.constant import ConstantValue
 from ..values.objects import find_in_mro
 from ..values.tensor import TensorValue
+from .context_variables import ContextVariable as ContextVariable  # which says how they are tracked
 
 if TYPE_CHECKING:
     from ..effects.changes import Effects

@@ -9,7 +9,7 @@ from opmill_guards.guard import Predicate
 from opmill_guards.reference import SEQUENCE_ITERATORS, TABLE_ITERATORS, Unreadable, ahead, iterated
 from opmill_guards.source import Ahead, Local
 
-from .base import Machine
+from .base import Machine, Value
 from .constant import ConstantValue
 from .iterators import STOP, ExternalIterator
 
@@ -26,7 +26,7 @@ class LoopIterator(ExternalIterator):
         self.over: object = None
         """What it goes over, once it was asked for an item."""
 
-    def next(self, vm: Machine) -> object:
+    def next(self, vm: Machine) -> Value:
         if self.finished:
             return STOP
         try:

@@ -7,10 +7,11 @@ Environment environment;
 
 bool access_by_name(const char* name, Access* result) {
   static constexpr std::pair<const char*, Access> names[] = {
-      {"local", Access::Local},       {"pinned", Access::Pinned}, {"attr", Access::Attr},
-      {"dict", Access::InstanceDict}, {"item", Access::Item},     {"key_at", Access::DictKeyAt},
-      {"type", Access::TypeOf},       {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
-      {"referent", Access::Referent}, {"ahead", Access::Ahead},   {"iterated", Access::Iterated},
+      {"local", Access::Local},          {"pinned", Access::Pinned}, {"attr", Access::Attr},
+      {"dict", Access::InstanceDict},    {"item", Access::Item},     {"key_at", Access::DictKeyAt},
+      {"type", Access::TypeOf},          {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
+      {"referent", Access::Referent},    {"ahead", Access::Ahead},   {"iterated", Access::Iterated},
+      {"context", Access::ContextValue},
   };
   for (const auto& [known, access] : names) {
     if (std::strcmp(known, name) == 0) {
@@ -146,6 +147,11 @@ PyObject* read_iterated(PyObject* iterator) {
   if (type == &PyListIter_Type || type == &PyTupleIter_Type) { return Py_XNewRef(reinterpret_cast<SequenceIterator*>(iterator)->sequence); }
   if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type) { return Py_XNewRef(reinterpret_cast<TableIterator*>(iterator)->dict); }
   return nullptr;
+}
+
+PyObject* read_context_value(PyObject* variable) {
+  PyObject* found = nullptr;
+  return PyContextVar_CheckExact(variable) && PyContextVar_Get(variable, nullptr, &found) == 0 ? found : nullptr;
 }
 
 PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance) {

@@ -57,7 +57,21 @@ inline PyTypeObject blank_type() {
 }
 
 // --- access.cpp
-enum class Access { Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, Ahead, Iterated, TypeOf, Cell, Referent, TensorProperty };
+enum class Access {
+  Local,
+  Pinned,
+  Attr,
+  InstanceDict,
+  Item,
+  DictKeyAt,
+  Ahead,
+  Iterated,
+  ContextValue,
+  TypeOf,
+  Cell,
+  Referent,
+  TensorProperty
+};
 bool access_by_name(const char* name, Access* result);
 // A new reference, or null (an error may be set).
 PyObject* read_attribute(PyObject* object, PyObject* name);
@@ -66,6 +80,7 @@ PyObject* read_instance_dict(PyObject* object);
 PyObject* read_key_at(PyObject* object, Py_ssize_t position);
 PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance);
 PyObject* read_iterated(PyObject* iterator);
+PyObject* read_context_value(PyObject* variable);
 PyObject* read_cell(PyObject* object);
 PyObject* read_referent(PyObject* object);
 // A number that no dictionary had before and that changes whenever something in this one is rebound; 0 where there is none.

@@ -83,6 +83,8 @@ PyObject* get(const Node& node, PyObject* value, const Call& call) {
       return read_ahead(value, node.index);
     case Access::Iterated:
       return read_iterated(value);
+    case Access::ContextValue:
+      return read_context_value(value);
     case Access::TypeOf:
       return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value)));
     case Access::Cell:
