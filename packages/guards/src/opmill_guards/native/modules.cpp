@@ -227,9 +227,8 @@ Binding* binding_of(Structure* structure, PyObject* root, PyObject* const* local
     auto made = look(structure, root, locals, count);
     if (!made) { return nullptr; }
     make_room(structure);
-    known = made.get();
     structure->recent = nullptr;
-    std::swap(structure->bindings[root], made);
+    known = (structure->bindings[root] = std::move(made)).get();  // asked for when the one before is gone: that may run Python
   }
   structure->recent_root = root;
   return structure->recent = known;
