@@ -12,6 +12,7 @@ from opmill_guards import GuardSet
 from opmill_guards.guard import SizeRelation
 from opmill_guards.kinds.size_relation import _program
 from opmill_guards.source import Local
+from opmill_guards.tree import TreeBuilder
 
 NUMBERS = st.one_of(st.sampled_from(["s0", "s1", "s2"]), st.integers(-9, 9).map(str), st.just(str(2**61)))
 
@@ -62,3 +63,17 @@ def test_common_relations_need_no_python(expression: str) -> None:
 )
 def test_others_are_left_to_python(expression: str) -> None:
     assert _program(expression) is None
+
+
+PUSH, ADD, NEGATE, FLIP = 0, 2, 15, 17
+
+
+@pytest.mark.parametrize("code", [(NEGATE, 0), (FLIP, 0), (ADD, 0), (PUSH, 1, ADD, 0), (PUSH, 1, PUSH, 1), (99, 0), ()])
+def test_a_program_that_does_not_fit_decides_nothing(code: tuple[int, ...]) -> None:
+    """Python is asked, and nothing is read that is not on the stack."""
+    asked = []
+    builder = TreeBuilder(("n",))
+    builder.relation("sizes", lambda n: asked.append(n) or n == 3, (Local("n"),), code)
+    tree = builder.build()
+    assert tree.check(3) and not tree.check(4)
+    assert asked == [3, 4]

@@ -84,6 +84,7 @@ bool decide_relation(const std::vector<int64_t>& code, const std::vector<PyObjec
       }
       ++depth;
     } else if (operation == Neg || operation == Abs || operation == Not) {
+      if (depth < 1) { return false; }
       int64_t& top = stack[depth - 1];
       if (operation == Not) {
         top = top == 0;
@@ -91,6 +92,7 @@ bool decide_relation(const std::vector<int64_t>& code, const std::vector<PyObjec
         return false;
       }
     } else {
+      if (depth < 2) { return false; }
       --depth;
       if (!combine(operation, stack[depth - 1], stack[depth], &stack[depth - 1])) { return false; }
     }
