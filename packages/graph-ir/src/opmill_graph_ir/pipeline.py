@@ -27,7 +27,7 @@ class Representation:
 
 
 REPRESENTATIONS: dict[str, Representation] = {
-    "FX graph": Representation("capture.text:show_module"),
+    "FX graph": Representation("capture.text:show_module", verify="capture.laws:verify_module"),
     "aten graph": Representation("capture.text:show_graph", "capture.text:parse_graph", "capture.laws:verify_graph"),
     "lowered program": Representation("schedule.text:show_lowered", "schedule.text:parse_lowered", "schedule.laws:verify_lowered"),
     "loop program": Representation("schedule.text:show_program", "schedule.text:parse_program", "schedule.laws:verify_program"),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..errors import GraphError
 from .graph import AtenGraph, OutputTensor, values_in
 
 BUG = "this is a bug of the compiler: please report it"
+
+
+def verify_module(gm: torch.fx.GraphModule) -> None:
+    """Raises GraphError GI041 where an FX graph is not in order: as it came, or as the step before left it."""
+    try:
+        gm.graph.lint()
+    except (AssertionError, RuntimeError, ValueError) as broken:
+        hint = "whoever made the graph uses a value before it is made, or a module or name that is not there"
+        raise GraphError("GI041", f"an FX graph breaks a law: {broken}", hint=hint) from None
 
 
 def verify_graph(graph: AtenGraph) -> None:
@@ -36,4 +47,4 @@ def _broken(law: str, where: str = "") -> GraphError:
     return GraphError("GI041", f"an aten graph breaks a law: {law}", where=where, hint=BUG)
 
 
-__all__ = ["verify_graph"]
+__all__ = ["verify_graph", "verify_module"]
