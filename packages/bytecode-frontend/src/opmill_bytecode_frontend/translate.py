@@ -326,6 +326,7 @@ class Counting(Struct):
 
 
 def counting(r: Rebuilder, recorder: Recorder, loads: Sequence[object]) -> Counting:
+    """Statements around the graph that keep version counters as eager counts: several writes of a tensor, and those that do not count."""
     plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
     named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
     often = [v for v in plain if written(v.fake) > 1]
@@ -456,6 +457,7 @@ def once(
     attempts: list[Interpreter],
     inlined: frozenset[object],
 ) -> tuple[Interpreter, Ended]:
+    """One interpretation: to the function's end, or to where the graph has to end. Raises Unsupported or Raised where that is nowhere."""
     vm = Interpreter(options, varying=varying)
     vm.inlined = inlined
     vm.may_break = context is not None and context.may_break

@@ -313,6 +313,7 @@ def _take(draft: Draft, refs: Mapping[Any, Any], refused: Mapping[Any, str], sta
 
 
 def left_to_torch(state: Compilation) -> Steps:
+    """The step ``operators``: drafts whose kernels cannot be had become calls of torch, which is told."""
     made = []
     for draft in state.drafts:
         if draft.problem:

@@ -38,6 +38,7 @@ class Body(Struct, frozen=True):
 
 
 def body_of(frame: Frame) -> Body:
+    """What resume functions of this frame are made of. Raises Unsupported for a method whose class is made in captured code."""
     function, program = frame.function, frame.prepared.program
     assert function is not None
     if function.obj is not None:

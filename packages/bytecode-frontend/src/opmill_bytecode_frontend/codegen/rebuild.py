@@ -562,6 +562,7 @@ def traceback(r: Rebuilder, value: TracebackValue) -> str:
 
 
 def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:
+    """Statements that give the new object ``name`` the attributes and slots of ``value``; its class is not asked. Gives the name."""
     if value.has_dict() and value.attrs.items:
         own = type(find_in_mro(value.cls.__mro__, "__getattribute__")[1]) is types.FunctionType
         table = f"object.__getattribute__({name}, '__dict__')" if own else f"{name}.__dict__"
@@ -574,6 +575,7 @@ def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:
 
 
 def fill_storage(r: Rebuilder, value: ObjectValue, name: str) -> None:
+    """Statements that fill the builtin part of the new object ``name``, past what its class overrides."""
     storage = value.storage
     if isinstance(storage, DictValue):
         base = r.constants.name(storage.python_type())

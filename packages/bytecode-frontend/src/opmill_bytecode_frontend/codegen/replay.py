@@ -61,6 +61,7 @@ def replay(r: Rebuilder, effects: Effects) -> None:
 
 
 def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
+    """A list of before the call gets the items that it has now; one that only grew is extended."""
     target = r.source(value.source)
     if isinstance(value, GrowingList) and value.only_grew:
         stores.append(f"{target}.extend([{r.list(list(value.appended))}])")
@@ -103,6 +104,7 @@ def same_item(vm: Interpreter, before: object, now: Value) -> bool:
 
 
 def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
+    """A dictionary of before the call gets what changed; where the order did, too, its keys go and come as they did in the program."""
     target = r.source(value.source)
     before = value.before or {}
     deleted = [k for k in before if k not in value.items]
@@ -142,6 +144,7 @@ def as_it_went(r: Rebuilder, value: DictValue, target: str, base: str) -> list[s
 
 
 def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
+    """A set of before the call loses and gets single items, or where these are many all of its own."""
     target = r.source(value.source)
     before = value.before or {}
     gone, came = [k for k in before if k not in value.items], [k for k in value.items if k not in before]

@@ -74,6 +74,7 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Pending | None:
+    """``torch.distributed.broadcast``: what waits for the result where ``async_op``, None otherwise."""
     group = c10d._group_or_default_group(group)
     source = c10d._canonicalize_group_rank(group, src, group_src, return_global=False)
     return ended(OPS.broadcast(real(tensor), source, group.group_name), [(real(tensor), None)], async_op)
@@ -120,6 +121,7 @@ def all_to_all_single(
     group: c10d.ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Pending | None:
+    """``torch.distributed.all_to_all_single``; without split sizes all parts are of one size."""
     group = c10d._group_or_default_group(group)
     count = group.size()
     taken = list(output_split_sizes) if output_split_sizes else [output.shape[0] // count] * count

@@ -52,6 +52,7 @@ def is_counted_write(node: torch.fx.Node) -> bool:
 
 
 def is_harmless(node: torch.fx.Node) -> bool:
+    """Whether a step of a graph changes nothing that is there when the graph has failed."""
     if node.op not in ("call_function", "call_method"):
         return node.op != "call_module"
     target: object = node.target

@@ -356,6 +356,7 @@ def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str
 
 
 def init_storage(vm: Interpreter, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``__init__`` of a builtin container: the content is replaced by that of the arguments."""
     if isinstance(storage, DictValue):
         return storage.m_update(vm, *args, **kwargs)
     if not isinstance(storage, (ListValue, SetValue)):

@@ -88,6 +88,8 @@ class LateTruth(Late):
 
 
 class LateFloat(Late):
+    """A float that only data tell. What is computed of it is computed by the graph."""
+
     cls = float
 
     def nonzero(self, vm: Machine) -> object:

@@ -30,6 +30,7 @@ def indices(phases: tuple[Phase, ...]) -> list[Index]:
 
 
 def map_phase(phase: Phase, rewriter: Rewriter, axes: tuple[Axis, ...]) -> Phase:
+    """The phase over other ``axes``, with all of its expressions and indices rewritten."""
     return Phase(
         axes,
         tuple(Let(let.name, rewriter(let.value)) for let in phase.lets),

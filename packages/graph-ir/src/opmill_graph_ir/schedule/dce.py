@@ -10,6 +10,7 @@ from .loop import Loop, Program, Statement, reads_of, writes_of
 
 
 def remove_dead(program: Program) -> None:
+    """Keeps what outputs need, what is seen from outside, and what may raise; of loops with several results those that are read."""
     needed = set(program.outputs)
     kept: list[Statement] = []
     for statement in reversed(program.statements):

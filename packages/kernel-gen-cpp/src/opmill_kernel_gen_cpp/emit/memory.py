@@ -60,6 +60,7 @@ def store(needs: Needs, short: str, lanes: int) -> str:
 
 
 def store_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
+    """The name of a C function that stores the first ``n`` of ``lanes`` elements; it is defined where it is needed."""
     v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
     text = f"__builtin_memcpy(p, &x, n * {size});"
     if (chosen := _chosen_lanes(short, lanes, target)) is not None:

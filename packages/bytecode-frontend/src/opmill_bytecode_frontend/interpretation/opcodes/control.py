@@ -237,6 +237,7 @@ def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def do_call(vm: Interpreter, frame: Frame, count: int, names: tuple[str, ...]) -> None:
+    """Calls what stands below ``count`` arguments on the stack, the last of them by ``names``, and pushes the result."""
     args = frame.popn(count)
     second = frame.pop()
     function = callee_of(frame.pop(), second, args)

@@ -75,6 +75,7 @@ def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def special_method(vm: Interpreter, value: Value, name: str) -> Value:
+    """A method of the context manager protocol, bound to the value; TypeError of the program where its class has none."""
     cls = value.python_type()
     owner, raw = find_in_mro(cls.__mro__, name)
     if raw is MISSING:

@@ -90,6 +90,7 @@ def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def write_local(frame: Frame, name: str, value: object) -> None:
+    """Assigns a variable of the frame, or removes it (MISSING). Comprehensions keep cells of the same name aside meanwhile."""
     if name in frame.cells:  # a comprehension ends that had a cell of this name for itself
         del frame.cells[name]
     if value is MISSING:

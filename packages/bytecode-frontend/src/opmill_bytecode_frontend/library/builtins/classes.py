@@ -179,6 +179,7 @@ def new_object(vm: Interpreter, cls: type) -> ObjectValue:
 
 
 def make_exception(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A new exception of a builtin class, with what its class keeps beside the arguments."""
     if cls is OSError and len(args) > 1 and isinstance(args[0], ConstantValue):
         cls = type(OSError(args[0].value, ""))  # the number tells which
     if issubclass(cls, BaseExceptionGroup):
@@ -426,6 +427,7 @@ def checked_text(vm: Interpreter, name: str, result: Value) -> Value:
 
 
 def text(vm: Interpreter, value: Value, name: str) -> Value:
+    """``str`` or ``repr`` of a value (``name``: the method), by the program's own methods where there are any."""
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
     if isinstance(value, TupleValue):

@@ -90,6 +90,7 @@ def delattr_(vm: Interpreter, owner: Value, name: Value) -> Value:
 
 
 def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
+    """``isinstance``, by the program's ``__instancecheck__`` where its class has one."""
     if isinstance(cls, tuple):
         return any(is_instance(vm, value, c) for c in cls)
     check = written_check(vm, cls, "__instancecheck__")
@@ -152,6 +153,7 @@ def issubclass_(vm: Interpreter, cls: Value, classes: Value) -> Value:
 
 
 def is_subclass(vm: Interpreter, given: Value, classes: Any) -> bool:
+    """``issubclass``, by the program's ``__subclasscheck__`` where there is one."""
     if isinstance(classes, tuple):
         return any(is_subclass(vm, given, c) for c in classes)
     check = written_check(vm, classes, "__subclasscheck__")

@@ -44,6 +44,7 @@ def drawn_array(vm: Interpreter, function: object, name: str, like: object, args
 
 
 def note_draw(vm: Interpreter, function: object, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
+    """Has a number drawn before the graph runs, in the program's order."""
     name = number.name
     given = [number_drawn(arg) for arg in args]
     named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}

@@ -152,6 +152,7 @@ def deep_tuple(vm: Interpreter, value: TupleValue, memo: dict[int, Value]) -> Va
 
 
 def deep_dict(vm: Interpreter, value: DictValue, memo: dict[int, Value]) -> Value:
+    """A dictionary of copies of its keys and items."""
     without_attributes(vm, value)
     if value.read_only:
         vm.throw(TypeError, "cannot pickle 'mappingproxy' object")
@@ -171,6 +172,7 @@ def deep_set(vm: Interpreter, value: SetValue, memo: dict[int, Value]) -> Value:
 
 
 def deep_tensor(vm: Interpreter, value: TensorValue, memo: dict[int, Value]) -> Value:
+    """A copy of a tensor without a history, by a step of the graph."""
     if value.fake.requires_grad or value.cls is not torch.Tensor or not value.fake.is_contiguous():
         vm.unsupported(
             "FE017",
@@ -184,6 +186,7 @@ def deep_tensor(vm: Interpreter, value: TensorValue, memo: dict[int, Value]) -> 
 
 
 def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> Value:
+    """An object of the program, by its own ``__deepcopy__`` or part by part."""
     if issubclass(value.cls, enum.Enum):
         return value
     if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:

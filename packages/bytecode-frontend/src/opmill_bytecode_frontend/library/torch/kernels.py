@@ -41,6 +41,7 @@ def run(vm: Interpreter, kernel: Value, *args: Value, grid: Value, warmup: Value
 
 
 def launch(vm: Interpreter, kernel: Value, grid: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    """A launch of a Triton kernel of the program: a step of the graph, which says what it writes to."""
     obj = kernel.real()
     if obj is MISSING:
         refuse(vm, "the kernel is made in captured code")

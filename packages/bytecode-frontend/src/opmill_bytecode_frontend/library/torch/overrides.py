@@ -79,6 +79,7 @@ def overridden(vm: Interpreter, obj: Any, args: Sequence[Value], kwargs: dict[st
 
 
 def is_of_tensors(obj: object) -> bool:
+    """Whether classes that override torch's functions are asked about it."""
     if isinstance(obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return obj.__objclass__ is TENSOR_BASE
     if obj in ASKING:
@@ -93,6 +94,7 @@ def is_of_tensors(obj: object) -> bool:
 def ask_classes(
     vm: Interpreter, function: Value, found: Sequence[OverridingTensor], args: Sequence[Value], kwargs: dict[str, Value]
 ) -> Value:
+    """The first answer that ``__torch_function__`` of the classes gives, derived ones first, as torch asks them."""
     classes: list[type] = []
     for cls in dict.fromkeys(t.cls for t in found):
         place = next((k for k, known in enumerate(classes) if issubclass(cls, known)), len(classes))

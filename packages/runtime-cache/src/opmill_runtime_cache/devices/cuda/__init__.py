@@ -30,6 +30,8 @@ def reaches_host() -> bool:
 
 
 class Cuda(Device):
+    """NVIDIA's GPUs: kernels as cubins, products by cuBLASLt, calls that are recorded and replayed."""
+
     type = "cuda"
     number = 1
     traits = Traits(grid=True, matrix_units=True, asynchronous=True)
