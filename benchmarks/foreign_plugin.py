@@ -205,8 +205,21 @@ def compiling_calls(backend: str) -> Any:
     return __call__
 
 
+def torchvision_imports() -> None:
+    """The wheel of torchvision is built for GPUs; beside a torch for CPUs it imports once the operators are defined that its own library
+    would define."""
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    KEPT.append(library)
+
+
+KEPT: list[torch.library.Library] = []
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: Any) -> None:
+    torchvision_imports()
     outcomes = Outcomes(**json.loads(os.environ["OPMILL_FOREIGN"]))
     outcomes.begin()
     config.pluginmanager.register(outcomes, "opmill-foreign")

@@ -47,13 +47,15 @@ SCIPY = ("scipy",)
 SUITES = {
     "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
     "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
-    "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers",)),
+    "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers", "catalogue")),
     "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", *SCIPY)),
     "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
     "linear_operator": Suite("0.6.1", "test", ("mpmath", "jaxtyping", "wadler-lindig", *SCIPY)),
-    "neuraloperator": Suite("2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", *SCIPY)),
+    "neuraloperator": Suite(
+        "2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", "zencfg", "flaky", *SCIPY)
+    ),
     "normflows": Suite("1.7.3", "normflows"),
     "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
     "optimum-quanto": Suite("0.2.7", "test", ("ninja",)),
@@ -131,7 +133,7 @@ def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, un
         empty.write_text("[pytest]\n")
         request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
         request |= {"skipped": sorted(skipped), "take": arguments.take, "channel": write}
-        path = [str(HERE), *map(str, suite.path), os.environ.get("PYTHONPATH", "")]
+        path = [*map(str, suite.path), os.environ.get("PYTHONPATH", ""), str(HERE)]
         environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.environment}
         environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "1"}
         environment["OPMILL_FOREIGN"] = json.dumps(request)

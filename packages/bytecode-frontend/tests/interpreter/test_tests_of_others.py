@@ -295,3 +295,39 @@ def test_modules_made_in_a_loop_with_breaks():
     compiled = capture(f, "eager")
     for n in (1, 3):
         assert compiled(torch.ones(2, 3), n) == f(torch.ones(2, 3), n)
+
+
+# --- what explanations show of the program's objects --------------------------------------------------------------------------------
+
+
+class Telling(torch.nn.Module):
+    asked = 0
+
+    def extra_repr(self):
+        Telling.asked += 1
+        return str(torch.rand(1))
+
+    def __repr__(self):
+        return f"telling {self.extra_repr()}"
+
+    def scaled(self, x):
+        return x * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_explanations_run_nothing_of_the_program():
+    """Why a call fits nothing is told without asking the program's objects how they look: that may draw numbers, or count."""
+
+    def f(x, call, others):
+        return call(x) + torch.rand(1), len(others), id(call) > 0
+
+    why: list = []
+    compiled = capture(f, "eager", on_recapture=lambda _, failures: why.extend(map(str, failures)))
+    torch.manual_seed(0)
+    for i in range(12):
+        made = Telling()
+        compiled(torch.ones(1), functools.partial(made.scaled) if i % 2 else made.scaled, [made, (made,), {"a": made}][: i % 4])
+    drawn = torch.rand(1)
+    torch.manual_seed(0)
+    torch.rand(12)
+    assert why and not Telling.asked and torch.equal(drawn, torch.rand(1))
