@@ -302,6 +302,22 @@ def test_tail_calls_neither_nest_nor_show_in_tracebacks() -> None:
         TailCall()  # type: ignore[call-arg]
 
 
+def test_a_tail_call_lets_go_of_what_it_holds_when_it_is_called() -> None:
+    class Held:
+        pass
+
+    def second(given: list[Held]) -> bool:
+        given.pop()
+        return known() is None
+
+    held = Held()
+    known, begun = weakref.ref(held), TailCall(lambda it: TailCall(second, [it]), held)
+    del held
+    assert finish(begun), "though its giver holds the call"
+    with pytest.raises(RuntimeError, match="once"):
+        finish(begun)
+
+
 def test_tail_calls_are_collected() -> None:
     class Thing:
         pass

@@ -1,5 +1,7 @@
 // TailCall: what a target gives instead of a result, to have another callable called after it has left the stack. Code that goes on in
 // function after function (a loop with a graph break in it) neither nests calls nor leaves those that have ended in tracebacks.
+#include <utility>
+
 #include "common.h"
 
 namespace guards {
@@ -56,9 +58,14 @@ PyTypeObject TailCallType = make_type();
 
 PyObject* finish(PyObject* result) {
   while (result != nullptr && Py_TYPE(result) == &TailCallType) {
-    const Ref tail(result), args = Ref::borrow(cast(result)->args);
+    const Ref tail(result);  // whoever gave it may hold it until all has ended: what it holds is taken out
+    const Ref function(std::exchange(cast(result)->function, nullptr)), args(std::exchange(cast(result)->args, nullptr));
+    if (!function || !args) {
+      PyErr_SetString(PyExc_RuntimeError, "a TailCall is called once");
+      return nullptr;
+    }
     PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.get())->ob_item;
-    result = PyObject_Vectorcall(cast(tail.get())->function, items, PyTuple_GET_SIZE(args.get()), nullptr);
+    result = PyObject_Vectorcall(function.get(), items, PyTuple_GET_SIZE(args.get()), nullptr);
   }
   return result;
 }
