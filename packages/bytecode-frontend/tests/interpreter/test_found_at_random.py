@@ -7,7 +7,7 @@ import pytest
 import told
 
 PROGRAMS = told.programs("""
-import copy, decimal, inspect
+import copy, decimal, inspect, random
 class Sized:
     def __init__(s, k): s.k = k
     def __iter__(s):
@@ -220,6 +220,20 @@ def objects_of_each_call(x):
     m.kept, c.prec = 1, 5
     B(x)
     return x, found, m.kept, c.prec
+class Slot: __slots__ = ()
+SLOT, SYSTEM = Slot(), random.SystemRandom()
+def no_weak_reference(x):
+    try:
+        LOG.append(1)
+        weakref.ref(SLOT)
+    except TypeError as e: return x, str(e), places(e)
+DRAWN = random.Random(3)
+def numbers_that_cannot_be_drawn(x):
+    for bad in (lambda: DRAWN.randint(5, 1), lambda: DRAWN.seed((1,)), lambda: DRAWN.randrange(3, 1), lambda: DRAWN.uniform("a", 1)):
+        try: bad()
+        except (ValueError, TypeError) as e: LOG.append(type(e))
+    return x
+def numbers_of_the_system(x): return x, 0 <= SYSTEM.random() < 1, 3 <= SYSTEM.randint(3, 4) <= 4
 def what_views_show(x):
     d = {}
     shown = d.keys().mapping

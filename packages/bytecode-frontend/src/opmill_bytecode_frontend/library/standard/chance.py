@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _random
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import ConstantValue
@@ -43,13 +43,15 @@ def drawn_array(vm: Interpreter, function: object, name: str, like: object, args
     return vm.recorder.drawn(number, like)
 
 
-def note_draw(vm: Interpreter, function: object, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
+def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
     """Has a number drawn before the graph runs, in the program's order."""
     name = number.name
     given = [number_drawn(arg) for arg in args]
     named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}
     if args[0].real() is MISSING:
         vm.unsupported("FE019", f"a number of {name}", "its generator is made in captured code", HINT)
+    if isinstance(args[0].real(), random.SystemRandom):
+        vm.unsupported("FE019", f"a number of {name}", "its generator has no state to go back to", HINT)
     if not all(isinstance(arg, KNOWN) for arg in [*given[1:], *named_.values()]) or vm.recorder.regions:
         vm.unsupported(
             "FE019",
@@ -57,6 +59,11 @@ def note_draw(vm: Interpreter, function: object, number: RandomNumber, args: lis
             "what the generator is told is computed in captured code, or a graph inside of the graph draws",
             HINT,
         )
+    if type(args[0].real()) is random.Random and all(isinstance(arg, ConstantValue) for arg in [*given[1:], *named_.values()]):
+        try:  # what is refused must not be refused before the graph
+            function(random.Random(0), *map(vm.plain, given[1:]), **{key: vm.plain(arg) for key, arg in named_.items()})
+        except Exception as exc:
+            vm.throw_real(exc)
     vm.effects.draws.append((function, given, named_, number))
 
 

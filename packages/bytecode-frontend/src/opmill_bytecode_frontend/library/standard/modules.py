@@ -95,6 +95,10 @@ def weak_reference(vm: Interpreter, target: Value, callback: Value = NONE) -> Va
         refuse_reference(vm, "a weak reference to an object made in captured code", "when that object goes is not seen by a capture")
     if type(target.source) is Local:
         refuse_reference(vm, "a weak reference to an argument", "when that object goes is not seen by a capture")
+    try:
+        weakref.ref(target.real())
+    except TypeError as exc:
+        vm.throw_real(exc)
     vm.referred.append(target.real())
     return WeakReference(target)
 
