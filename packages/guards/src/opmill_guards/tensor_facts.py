@@ -53,7 +53,8 @@ def _different_keys(expected: int, found: int) -> dict[str, tuple[str, str]]:
     """By what people know: a tensor of inference mode has none of the keys of autograd."""
     had, has = _key_names(expected), _key_names(found)
     if had ^ has and all(name.startswith(("ADInplaceOrView", "Autograd")) for name in had ^ has):
-        return {"made": ("outside of inference mode", "in inference mode")[:: 1 if had > has else -1]}
+        outside, inside = "outside of inference mode", "in inference mode"
+        return {"made": (outside, inside) if had > has else (inside, outside)}
     return {"dispatch_keys": (", ".join(sorted(had - has)) or hex(expected), ", ".join(sorted(has - had)) or hex(found))}
 
 

@@ -25,7 +25,8 @@ class TimedExecutable:
     step of the plan a region is."""
 
     def __init__(self, plan: Plan, held: Sequence[torch.Tensor], store: Store) -> None:
-        self.plan, self._number, self._places = plan, next(_numbers), ()
+        self.plan, self._number = plan, next(_numbers)
+        self._places: tuple[int, ...] = ()
         self._run: Any = bind(plan, held, store, self._described)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
