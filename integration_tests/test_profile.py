@@ -35,6 +35,12 @@ def test_the_backward_is_part_of_it() -> None:
     assert any("backward" in step.origin for step in seen.steps)
 
 
+def test_of_a_table_the_rows_that_are_looked_up_count() -> None:
+    seen = opmill.profile(lambda i, w: torch.nn.functional.embedding(i, w).exp(), calls=1)(torch.arange(3), torch.randn(1000, 16))
+    [step] = seen.steps
+    assert step.kind == "kernel" and 2 * 4 * 3 * 16 <= step.bytes < 4 * 1000 * 16
+
+
 def test_repeated_work_is_counted() -> None:
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
     with torch.no_grad():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from .logs import topic
 
-_SLOW_S = 3.0
+_SLOW_S = 1.0
 _EVERY_S = 0.5
 _LOGGED_S = 60.0
 """Between two lines in the log."""
@@ -31,8 +31,8 @@ def in_notebook() -> bool:
 
 @contextlib.contextmanager
 def progress(what: Told, wanted: bool | None, every: float = _LOGGED_S) -> Iterator[None]:
-    """Shows ``what()``, asked again and again, while the block runs: with a spinner on stderr at once (True), never (False), or after some
-    seconds on a terminal and in a notebook (None); elsewhere as a line of ``opmill.progress`` each ``every`` seconds, where that topic
+    """Shows ``what()``, asked again and again, while the block runs: with a spinner on stderr at once (True), never (False), or after a
+    second on a terminal and in a notebook (None); elsewhere as a line of ``opmill.progress`` each ``every`` seconds, where that topic
     is shown."""
     shown = sys.stderr.isatty() or in_notebook()
     if wanted is False or (wanted is None and not shown and not topic("progress").isEnabledFor(logging.INFO)):

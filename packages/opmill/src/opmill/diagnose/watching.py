@@ -17,7 +17,7 @@ from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
 from ..compile import compile
 from ..errors import UsageValueError
-from ..native import graph_options, loaded_generators, open_store
+from ..native import graph_options, open_store
 from ..options import Options
 from ..origins import operators_in
 from ..settings import resolve_arguments
@@ -26,6 +26,7 @@ from .costs import bytes_of, flops_of
 from .limits import Limits, limits_of
 from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
+from .routes import remembering
 from .speed import device_of, seconds_of
 from .symptoms import once
 from .timing import Bound, Stepwise, Times, clocked, heard
@@ -74,7 +75,7 @@ class Watching:
 
     def __init__(self, options: Options) -> None:
         self.settings = replace(graph_options(options), cuda_graphs=False, print_after=(), cache=False, repeats=False)
-        self.store, self.generators = open_store(options), loaded_generators(options)
+        self.store, self.generators = open_store(options), remembering(options)
         self.steps: dict[tuple[int, int], _Seen] = {}
         self.plans: list[TimedExecutable] = []
         self.times: Times = {}
@@ -125,7 +126,11 @@ class Watching:
         else:
             name, kind = step.op.removeprefix("aten::"), "torch"
         seen = _Seen(key, name, kind, step.origin, plan.device)
-        seen.bytes = bytes_of(step, slots)
+        kernel = None
+        if isinstance(step, Launch):
+            ref = plan.kernels[step.kernel]
+            kernel = next((g.loops[ref.key, ref.entry] for g in self.generators if (ref.key, ref.entry) in g.loops), None)
+        seen.bytes = bytes_of(step, slots, sizes, kernel)
         seen.flops = flops_of(step, slots, sizes) if isinstance(step, Call) else 0
         return seen
 
