@@ -21,6 +21,7 @@ from ...values.constant import ConstantValue
 from ...values.sequence import ListValue, SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
+from .bodies import through_operator
 from .gradients import grad_mode
 from .retaining import keep, retained
 from .transforms import leaves, recorded_here
@@ -82,6 +83,7 @@ def backward(
         given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
     settled(vm)
     taken = {memory(value.fake) for value in vm.recorder.by_fake.values()}
+    own = not any(map(through_operator, seen))  # else a gradient may be any tensor that the program's backward has
     vm.recorder.went_back = True
     gradients = vm.recorder.call_function(vm, torch.autograd.grad, given, kwargs)
     with grad_mode(vm, False):
@@ -89,7 +91,7 @@ def backward(
             if isinstance(gradient, TensorValue) and value.retained_at is not None:
                 keep(vm, value, gradient)
             elif isinstance(gradient, TensorValue):
-                accumulate(vm, value, gradient, taken)
+                accumulate(vm, value, gradient, taken, own)
     return NONE
 
 
@@ -142,7 +144,7 @@ def wanted(vm: Interpreter, leaf: TensorValue, inputs: Value) -> bool:
 LISTENING = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 
 
-def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken: set[int]) -> None:
+def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken: set[int], own_memory: bool) -> None:
     """What autograd does with the gradient of a leaf: it is added in place to what is there, or becomes it, laid out as the leaf is."""
     known = vm.getattr(leaf, "grad")
     if isinstance(known, TensorValue):
@@ -151,7 +153,7 @@ def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken:
     fake, own = gradient.fake, leaf.fake
     shape = tuple(own.shape)
     laid_out = tuple(fake.stride()) == tuple(own.stride()) if is_dense(shape, own.stride()) else fake.is_contiguous()
-    if not laid_out or memory(gradient.fake) in taken:
+    if not laid_out or not own_memory or memory(gradient.fake) in taken:
         empty = vm.call(vm.wrap(torch.empty_like), [leaf], {"requires_grad": ConstantValue(False)})
         gradient = cast(TensorValue, empty.method(vm, "copy_", [gradient], {}))
     taken.add(memory(gradient.fake))

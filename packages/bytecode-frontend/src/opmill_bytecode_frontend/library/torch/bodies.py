@@ -46,13 +46,29 @@ def like(vm: Interpreter, fake: torch.Tensor, *, requires_grad: bool | None = No
     return made if made.requires_grad == wanted else made.requires_grad_(wanted)
 
 
+Gradients = Sequence[torch.Tensor | None] | None
+
+
 class _Outputs(torch.autograd.Function):
     """Fakes of what an operator gives, which require grad where one of its inputs does."""
 
     @staticmethod
-    def forward(ctx: Any, fakes: Sequence[object], fixed: Sequence[object], *inputs: Any) -> Any:
+    def forward(ctx: Any, fakes: Sequence[object], fixed: Sequence[object], gradients: Gradients, *inputs: Any) -> Any:
         ctx.mark_non_differentiable(*fixed)
+        ctx.gradients = gradients
         return tuple(fakes)
+
+    @staticmethod
+    def backward(ctx: Any, *given: object) -> Any:
+        """Where captured code goes backward itself: fakes like those that the operator's backward gave."""
+        if ctx.gradients is None or torch.is_grad_enabled():
+            raise NotImplementedError("nothing is known of the gradients of an operator of the graph")
+        return None, None, None, *(None if each is None else torch.empty_like(each) for each in ctx.gradients)
+
+
+def through_operator(step: object) -> bool:
+    """Whether a step of a history is such an operator, whose gradients may be any tensors."""
+    return type(step).__name__ == f"{_Outputs.__name__}Backward"
 
 
 def differentiable(vm: Interpreter, fake: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Any:
@@ -77,9 +93,10 @@ def outputs(
     fixed: Sequence[torch.Tensor] = (),
     *,
     single: bool = False,
+    gradients: Gradients = None,
 ) -> list[Value]:
     """The tracked values of a node that gives a tuple of tensors like ``fakes``, or the ``single`` one; ``fixed`` are those that never
-    require grad."""
+    require grad. ``gradients``: what those of ``inputs`` are like, where that is known."""
     recorder = vm.recorder
     made: Sequence[torch.Tensor] = ()
     recorder.operations += 1
@@ -90,7 +107,7 @@ def outputs(
     fresh = {id(f): like(vm, f, requires_grad=False) for f in fakes}
     fixed = [fresh[id(f)] for f in fixed] + [f for f in fresh.values() if not (f.is_floating_point() or f.is_complex())]
     with recorder.context:
-        made = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, *inputs) if fakes else made
+        made = _Outputs.apply([fresh[id(f)] for f in fakes], fixed, gradients, *inputs) if fakes else made
     return [recorder.track(vm, made[0], node)] if single else vm.unpack(recorder.track(vm, tuple(made), node))
 
 

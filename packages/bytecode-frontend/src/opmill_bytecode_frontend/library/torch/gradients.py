@@ -148,6 +148,7 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     nodes = [recorder.node_of(t) for t in tensors]
     wanted = tuple(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
     forward, backward = Region(), Region()
+    like_them: list[Any] = []
     with recording(vm, forward), grad_mode(vm, False):
         for node in nodes:
             forward.lift(node)
@@ -164,6 +165,7 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
             with recording(vm, region), without_effects(vm, cls, *args):
                 gradients = run_backward(vm, cls, context, result, results, len(args))
                 summed = [in_all(vm, [g for g, a in zip(gradients, args, strict=True) if a is t]) for t in tensors]
+                like_them[:] = [None if g is None else g.fake for g in summed]
                 return [None if g is None else recorder.node_of(g) for g in summed]
 
         later = Backward(cls.constant().__qualname__, forward, record, vm.place(), used_in(vm))
@@ -192,7 +194,13 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     held = [recorder.hold(name, half) for name, half in zip(("forward", "backward"), halves, strict=True)]
     node = recorder.graph.call_function(autograd_function_apply, (*held, *inputs), options)
     made = outputs(
-        vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
+        vm,
+        node,
+        [t.fake for t in results],
+        [t.fake for t in tensors],
+        [results[k].fake for k in places["fixed"]],
+        single=single,
+        gradients=like_them,
     )
     leaving = {id(inside.fake): value.fake for inside, value in zip(results, made, strict=True) if isinstance(value, TensorValue)}
     saved_fakes = [leaving.get(id(t.fake), t.fake) for t in kept if isinstance(t, TensorValue)]
