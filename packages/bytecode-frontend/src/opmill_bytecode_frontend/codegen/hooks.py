@@ -14,7 +14,7 @@ def handle(r: Rebuilder, value: HandleValue) -> str:
     at = next((k for k, call in enumerate(effects.calls) if call is value.effect), None)
     if value.effect is None or at is None:
         raise Unsupported("FE070", "the handle of a hook leaves the captured code", "the hook is a part of the graph, or was removed")
-    put, given, _ = value.effect
+    put, given, _ = effects.calls[at]
     if any(call[1][:1] == given[:1] for call in effects.calls[:at]):
         raise Unsupported("FE070", "the handle of a hook leaves the captured code", "there are hooks that come before it")
     del effects.calls[at]
