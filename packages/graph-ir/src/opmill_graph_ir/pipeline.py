@@ -99,6 +99,15 @@ PASSES = (
         without="",
     ),
     Step(
+        "parts",
+        "loop program",
+        "loop program",
+        "parts of what stands in memory are written there, where nobody needs it as it was",
+        "schedule.steps:in_parts",
+        each=True,
+        without="",
+    ),
+    Step(
         "inline",
         "loop program",
         "loop program",

@@ -26,7 +26,8 @@ def crossings(nest: Nest) -> Iterator[str]:
     for phase, extents in phases:
         for load in (e for root in walk.roots(phase) for e in walk.inside(root) if isinstance(e, Load)):
             written = stores.get(load.buffer)
-            if written and _apart(load, _Place(load.index, extents), written, outer):
+            place = _Place(load.index, extents)
+            if written and _apart(load, place, written, outer) and any(_may_meet(place, w, outer) for w in written):
                 where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
                 yield f"{where}: other outer points write that"
 
@@ -65,6 +66,51 @@ def _leaves(load: Load, read: tuple[int, int] | None, written: Sequence[tuple[in
     if read is None or len(ends) < len(written) or (load.mask is not None and not moves):
         return moves
     return read[0] < min(low for low, _ in ends) or read[1] > max(high for _, high in ends)
+
+
+_MANY = 64
+"""Values of one number that are tried."""
+
+
+def _may_meet(read: _Place, written: _Place, outer: Sequence[str]) -> bool:
+    """Whether some outer point may write what another one reads."""
+    ours, theirs = _coefficients(read.index), _coefficients(written.index)
+    if ours is None or theirs is None:
+        return True
+    rest, spans = theirs.get("", 0) - ours.get("", 0), dict[int, tuple[int, int]]()
+    steps: list[tuple[int, int]] = []
+    """Axes on which both go alike: by how much they move, and how far two points are apart at most."""
+    for name in {*ours, *theirs} - {""}:
+        pairs = [(theirs.get(name, 0), written.extents.get(name)), (-ours.get(name, 0), read.extents.get(name))]
+        if any(factor and extent is None for factor, extent in pairs):
+            return True
+        if name in outer and ours.get(name) == theirs.get(name):
+            steps.append((abs(ours[name]), (pairs[0][1] or 1) - 1))
+            continue
+        for factor, extent in pairs:  # what is multiplied by the same is one number
+            low, high = spans.get(abs(factor), (0, 0))
+            last = (extent or 1) - 1
+            spans[abs(factor)] = (low, high + last) if factor > 0 else (low - last, high)
+    spans.pop(0, None)
+    fixed = [(f, (-n, n)) for f, n in steps]
+    if len(steps) < len(outer):  # points that differ on another axis alone
+        return _is_zero(sorted([*spans.items(), *fixed], reverse=True), rest)
+    return any(
+        _is_zero(sorted([*spans.items(), *fixed[:k], (f, span), *fixed[k + 1 :]], reverse=True), rest)
+        for k, (f, n) in enumerate(steps)
+        for span in ((1, n), (-n, -1))
+        if n
+    )
+
+
+def _is_zero(terms: Sequence[tuple[int, tuple[int, int]]], rest: int) -> bool:
+    """Whether ``rest`` and multiples of each factor, within its span, may add up to zero; the largest factor comes first."""
+    if not terms:
+        return rest == 0
+    (factor, (low, high)), *others = terms
+    least, most = sum(f * a for f, (a, _) in others), sum(f * b for f, (_, b) in others)
+    first, last = max(low, -((most + rest) // factor)), min(high, (-least - rest) // factor)
+    return last - first >= _MANY or any(_is_zero(others, rest + factor * k) for k in range(first, last + 1))
 
 
 def _coefficients(index: Index) -> dict[str, int] | None:

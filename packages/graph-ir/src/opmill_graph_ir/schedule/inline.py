@@ -10,11 +10,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..loops.index import Index
+from ..loops.index import Index, index
 from ..loops.ir import Check, Const, Expr, Let, Op, Ref
 from ..lowered import Extern, Read
 from .cost import EXPENSIVE, cost_of
@@ -34,15 +35,15 @@ _DEEPEST = 80
 
 def inline(program: Program) -> None:
     """Inlines until nothing changes, producers before consumers: one pass in program order is enough."""
-    index = _Index(program)
+    known = _Index(program)
     for position, producer in enumerate(program.statements):
-        if type(producer) is Loop and (uses := _inlinable(producer, position, index, program)):
+        if type(producer) is Loop and (uses := _inlinable(producer, position, known, program)):
             for user in uses:
                 consumer = program.loop(user)
                 joined = _continued(consumer, producer) if len(uses) == 1 else None
-                index.replace(user, joined or _substituted(consumer, producer, program))
-            index.remove(position)
-    program.statements = [s for k, s in enumerate(program.statements) if k not in index.removed]
+                known.replace(user, joined or _substituted(consumer, producer, program))
+            known.remove(position)
+    program.statements = [s for k, s in enumerate(program.statements) if k not in known.removed]
 
 
 class _Index:
@@ -96,19 +97,35 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
         return None
-    if any(_would_read_what_it_writes(program.loop(u), producer, write) for u in users):
+    if any(_would_read_what_it_writes(program.loop(u), producer, write, program) for u in users):
         return None
     return users if _worth(producer, write, users, position, index) else None
 
 
-def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write) -> bool:
-    """Whether the user, with the producer in it, would read a buffer at other points than it writes it at."""
+def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write, program: Program) -> bool:
+    """Whether the user, with the producer in it, would read a buffer at other points than it writes it at, and not in another part."""
     for target in user.writes:
         found = [r for r in producer.reads() if r.buffer == target.buffer]
         here = all(r.indices == target.indices for r in user.reads() if r.buffer == write.buffer)
         if found and not (here and all(r.indices == write.indices for r in found)):
-            return True
+            if not all(any(map(partial(_are_apart, program=program), target.indices, r.indices)) for r in found):
+                return True
     return False
+
+
+def _are_apart(a: Index, b: Index, program: Program) -> bool:
+    """Whether two positions are different ones at all points of their loops."""
+    first, second = _range_of(a, program), _range_of(b, program)
+    return first is not None and second is not None and (first[1] < second[0] or second[1] < first[0])
+
+
+def _range_of(place: Index, program: Program) -> tuple[int, int] | None:
+    """The least and the largest of the values of a position that is a number, or an axis and a number."""
+    if (number := place.constant) is not None:
+        return number, number
+    [name] = place.symbols if len(place.symbols) == 1 else [""]
+    extent, offset = program.extents.get(name), (place - index(name)).constant if name else None
+    return (offset, offset + extent - 1) if isinstance(extent, int) and offset is not None else None
 
 
 def _shows_at_once(user: Loop, program: Program) -> bool:

@@ -27,6 +27,7 @@ from .fuse import Group, fuse
 from .inline import inline
 from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
 from .offsets import shared
+from .parts import write_parts
 from .rematerialize import reuse_between_phases
 from .unroll import unroll
 from .updates import update_in_place
@@ -141,6 +142,12 @@ def cse(work: Scheduling) -> Program:
 def updated(work: Scheduling) -> Program:
     if work.fusion:
         update_in_place(work.program)
+    return work.program
+
+
+def in_parts(work: Scheduling) -> Program:
+    if work.fusion:
+        write_parts(work.program)
     return work.program
 
 

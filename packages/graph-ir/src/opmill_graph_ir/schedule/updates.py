@@ -54,14 +54,14 @@ def _next_version(program: Program, number: int) -> _Update | None:
     ours, theirs = program.buffers[value], program.buffers[target]
     used = {name: [k for k, s in enumerate(program.statements) if s and name in reads_of(s) | writes_of(s)] for name in copied}
     written = [k for k, s in enumerate(program.statements) if s and target in writes_of(s)]
-    if not (program.is_temporary(value) and program.is_temporary(target)) or not _are_alike(ours, theirs) or len(written) < 2:
+    if not (program.is_temporary(value) and program.is_temporary(target)) or not alike(ours, theirs) or len(written) < 2:
         return None
     if any(isinstance(s, Extern) and value in s.results and s.out_variant is None for s in program.statements):
         return None  # it may be memory of something else, and is where the operator says
     return _Update(target, value, number, number) if max(used[value]) == number == min(used[target]) else None
 
 
-def _are_alike(a: BufferInfo, b: BufferInfo) -> bool:
+def alike(a: BufferInfo, b: BufferInfo) -> bool:
     return (a.dtype, a.sizes, a.strides, a.device) == (b.dtype, b.sizes, b.strides, b.device)
 
 
@@ -72,7 +72,7 @@ def _update(program: Program, last: int) -> _Update | None:
         return None
     target, value = copied
     ours, theirs = program.buffers[value], program.buffers[target]
-    if theirs.role not in ("input", "held") or not program.is_temporary(value) or not _are_alike(ours, theirs):
+    if theirs.role not in ("input", "held") or not program.is_temporary(value) or not alike(ours, theirs):
         return None
     statements = [(k, s) for k, s in enumerate(program.statements) if s is not None]
     writers = [k for k, s in statements if value in writes_of(s)]
@@ -115,10 +115,10 @@ def _merge(program: Program, update: _Update) -> None:
     statements[update.first] = statements[update.last] = None
     for k, statement in enumerate(statements):
         if statement is not None and update.value in reads_of(statement) | writes_of(statement):
-            statements[k] = _renamed(statement, update.value, update.target)
+            statements[k] = renamed(statement, update.value, update.target)
 
 
-def _renamed(statement: Statement, old: str, new: str) -> Statement:
+def renamed(statement: Statement, old: str, new: str) -> Statement:
     if isinstance(statement, Extern):
         return _extern(statement, old, new)
     moved = Rewriter(rule=lambda read: replace(read, buffer=new) if read.buffer == old else None)
@@ -143,4 +143,4 @@ def _extern(node: Extern, old: str, new: str) -> Extern:
     )
 
 
-__all__ = ["update_in_place"]
+__all__ = ["alike", "renamed", "update_in_place"]
