@@ -89,7 +89,8 @@ def _may_run_at_once(a: Part, b: Part) -> bool:
 
 def _joined(name: str, functions: Sequence[Function]) -> Function:
     helpers: dict[str, None] = {}
-    parts, calls, params, constants = [], [], {}, []
+    params: dict[str, Param] = {}
+    parts, calls, constants = [], [], []
     begin = 0
     for k, f in enumerate(functions):
         *before, main = f.text.removeprefix(HEADER).split(_MARK)

@@ -48,7 +48,7 @@ def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Va
     return out
 
 
-def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """The real arguments by parameter name, as the code takes them, whatever signature the function shows. Raises TypeError where the call
     itself would."""
     code = fn.__code__

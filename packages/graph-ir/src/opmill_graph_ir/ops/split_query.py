@@ -8,7 +8,7 @@ weights went through memory, and the sum of values had programs that each read l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Attention, Const, Expr, Load, LoopKernel, Reduction, Ref
 from ..lowered import BufferArg, Extern, Pointwise, Read
-from .context import Context, Indices, View, contiguous, view_axes
+from .context import Context, Extents, Indices, View, contiguous, view_axes
 from .exprs import cast, const, op
 from .placed import Memory
 
@@ -192,12 +192,12 @@ def _together(ctx: Context, result: str, made: View, sums: View | None, sizes: _
         return ctx.pointwise(result, meta, lambda at, ext: cast(ctx.read(made, place(at, ZERO), ext), meta.dtype))
     largest_meta = Meta(_WIDE, meta.sizes, contiguous(meta.sizes), meta.device)
 
-    def largest(at: Indices, inner: Indices, ext: Mapping[str, Any]) -> Any:
+    def largest(at: Indices, inner: Indices, ext: Extents) -> Any:
         return [Reduction(("most",), "max", ctx.load(sums, place(at, *inner)[:3], ext), _WIDE)], [Ref("most", _WIDE)]
 
     [most] = ctx.reduce([(None, largest_meta)], [sizes.parts], largest)
 
-    def mixed(at: Indices, inner: Indices, ext: Mapping[str, Any]) -> Any:
+    def mixed(at: Indices, inner: Indices, ext: Extents) -> Any:
         there = place(at, *inner)
         top = ctx.load(most, at, ext)
         top = op("where", op("eq", top, const(-math.inf, _WIDE)), const(0.0, _WIDE), top)

@@ -480,8 +480,8 @@ def called_by_instances(vm: Interpreter, value: ObjectValue) -> Callable[..., ob
     """What a call of an object runs: a method of its class, which tells the signature unless the object has one to show. Raises
     NotConstant where it is no Python function."""
     owner, raw = find_in_mro(value.python_type().__mro__, "__call__")
-    names = ("__signature__", "__wrapped__", "__code__")
-    shown = any(vm.attempt(functools.partial(vm.getattr, value, name), AttributeError) for name in names)
+    told = (functools.partial(vm.getattr, value, name) for name in ("__signature__", "__wrapped__", "__code__"))
+    shown = any(vm.attempt(ask, AttributeError) for ask in told)
     if shown or type(raw) is not types.FunctionType:
         raise NotConstant(value.describe())
     vm.guard_lookup(value.python_type(), owner, "__call__")
