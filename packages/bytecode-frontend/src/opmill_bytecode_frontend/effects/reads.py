@@ -24,8 +24,11 @@ OWNERS = (ClassValue, ModuleValue, ModuleObject, FunctionValue)
 LASTING = ("torch", "opmill_bytecode_frontend", "dataclasses", "inspect", "re")
 """Packages whose objects programs do not write to."""
 
+Reads = list[tuple[object, Any, str]]
+"""How a value is read (`graph.pending`), of which object, under which name."""
 
-def note_attribute(reads: list[tuple[object, Any, str]], owner: Value, name: str, found: Value) -> None:
+
+def note_attribute(reads: Reads, owner: Value, name: str, found: Value) -> None:
     if isinstance(owner, ObjectValue):
         if not is_lasting(owner) and not isinstance(found, SETTLED):
             reads.append((None, owner, name))
@@ -47,22 +50,22 @@ def home(owner: Value) -> str:
     return str(owner.obj.__module__) if isinstance(owner, ClassValue) else ""
 
 
-def note_global(reads: list[tuple[object, Any, str]], namespace: dict[str, object], name: str, found: Value) -> None:
+def note_global(reads: Reads, namespace: dict[str, object], name: str, found: Value) -> None:
     if not exempt(str(namespace.get("__name__", ""))):
         note(reads, pending.global_name, namespace, name, found)
 
 
-def note_cell(reads: list[tuple[object, Any, str]], owner: CellValue, name: str, found: Value) -> None:
+def note_cell(reads: Reads, owner: CellValue, name: str, found: Value) -> None:
     note(reads, pending.cell, owner, name, found)
 
 
-def note(reads: list[tuple[object, Any, str]], kind: object, owner: object, name: str, found: Value) -> None:
+def note(reads: Reads, kind: object, owner: object, name: str, found: Value) -> None:
     if not isinstance(found, SETTLED):
         reads.append((kind, owner, name))
         note_contents(reads, found)
 
 
-def note_contents(reads: list[tuple[object, Any, str]], found: Value) -> None:
+def note_contents(reads: Reads, found: Value) -> None:
     reads += [(None, each, "") for each in containers(found, [])]
 
 

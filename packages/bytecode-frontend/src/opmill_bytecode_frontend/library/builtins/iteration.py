@@ -9,7 +9,7 @@ import copy
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...values.base import MISSING, Machine, NotConstant, Value, find_in_mro
@@ -113,7 +113,7 @@ def rows(vm: Machine, kind: type, pools: list[list[Value]], **numbers: Value) ->
     except Exception as exc:
         vm.throw_real(exc)
 
-    def run(vm: Machine) -> Any:
+    def run(vm: Machine) -> Iterator[Value]:
         nonlocal taken
         for row in running:
             taken += 1
@@ -125,7 +125,7 @@ def rows(vm: Machine, kind: type, pools: list[list[Value]], **numbers: Value) ->
     return PythonIterator(run, kind, parts, functools.partial(gone_ahead, functools.partial(kind, **named)))
 
 
-def gone_ahead(kind: Any, steps: int, *given: object) -> object:
+def gone_ahead(kind: Callable[..., Iterator[object]], steps: int, *given: object) -> object:
     """What ``kind`` makes, when ``steps`` items were taken of it."""
     made = kind(*given)
     for _ in range(steps):
@@ -361,7 +361,7 @@ def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
     return TupleValue([TeeIterator(inner, seen, 0, first) for _ in range(number)])
 
 
-def first_of_tee(seen: Any, inner: Any) -> object:
+def first_of_tee(seen: Iterable[object], inner: Iterable[object]) -> object:
     """The one that nothing was taken of."""
     return itertools.tee(itertools.chain(seen, inner), 1)[0]
 

@@ -38,6 +38,8 @@ from ..torch.bodies import recording
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+    Cached = functools._lru_cache_wrapper[object]
+
 
 NONE = ConstantValue(None)
 
@@ -49,7 +51,7 @@ def lru_cache(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     )
 
 
-def call_cached(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_cached(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What a function with a cache gives."""
     if getattr(obj, "__name__", "").endswith("_once"):
         vm.effects.calls.append((obj, args, kwargs))
@@ -80,7 +82,7 @@ def call_cached(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, 
     return inline(vm, obj, args, kwargs)
 
 
-def inline(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def inline(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """As if there were no cache."""
     for given in (*args, *kwargs.values()):
         if isinstance(given, (SequenceValue, DictValue, SetValue)):
@@ -88,7 +90,7 @@ def inline(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value
     return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
 
 
-def of_program(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def of_program(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The result of a function that only computes; of others the call is the program's own."""
     if not all(is_key(a) for a in (*args, *kwargs.values())):
         return refuse(vm, obj, "its key is not a constant")
@@ -112,7 +114,7 @@ def of_program(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
     return vm.cached[key]
 
 
-def many(vm: Interpreter, obj: Any, key: Any) -> bool:
+def many(vm: Interpreter, obj: Cached, key: Any) -> bool:
     most = obj.cache_parameters()["maxsize"]
     return most is not None and sum(known[0] == key[0] for known in (*vm.asked, *vm.cached)) > most
 
@@ -143,7 +145,7 @@ def plain_key(vm: Interpreter, value: Value) -> object:
 
 
 def computed(
-    vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value], given: list[object], named: dict[str, object]
+    vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value], given: list[object], named: dict[str, object]
 ) -> Value:
     """The result, found by interpreting the function; a refusal where that does more than compute, or reads what may have changed."""
     recorder, region = vm.recorder, Region()
@@ -180,7 +182,7 @@ def computed(
     return asked_before(vm, obj, given, named)
 
 
-def asked_before(vm: Interpreter, obj: Any, given: list[object], named: dict[str, object]) -> Value:
+def asked_before(vm: Interpreter, obj: Cached, given: list[object], named: dict[str, object]) -> Value:
     """The result of a call that is made before the graph. Which tensors the graph will be given is known by computing some like them."""
     recorder = vm.recorder
     elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference is not None
