@@ -19,7 +19,6 @@ from opmill_guards.tree import describe
 
 from .advice import Seen, advice_on
 from .compile import compile, record_of
-from .diagnose.speed import compared
 from .kernels import kernels
 from .module import optimizer_behind
 from .origins import lines_in, operators_in
@@ -294,7 +293,11 @@ def explain(model: Any, *, speed: bool = False, **arguments: Any) -> Callable[..
     def call(*args: Any, **kwargs: Any) -> Explanation:
         result = compiled(*args, **kwargs)
         told = explanation_of(compiled, result)
-        return structs.replace(told, speed=compared(compiled, args, kwargs)) if speed else told
+        if not speed:
+            return told
+        from .diagnose.speed import compared  # not above: importing opmill imports nothing that only a question needs
+
+        return structs.replace(told, speed=compared(compiled, args, kwargs))
 
     return call
 
