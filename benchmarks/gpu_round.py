@@ -43,7 +43,8 @@ GRAPHS = "opmill-reduce-overhead"
 DECODED = (
     script("gpu_decode", GRAPHS, "--cache", "8192", "--steps"),
     script("gpu_decode", GRAPHS, "--cache", "256", "--steps"),
-    script("gpu_decode", GRAPHS, "--batch", "8,32"),
+    script("gpu_decode", GRAPHS, "--batch", "8"),
+    script("gpu_decode", GRAPHS, "--batch", "32"),
     script("gpu_decode", "torch-reduce-overhead", "--batch", "32"),
 )
 TESTS = ("test_gpu_attention.py", "test_gpu.py", "test_gpu_recordings.py", "test_gpu_products.py")
