@@ -478,7 +478,7 @@ def data_assigned(compile: Compile) -> Any:
 def hook_inside(compile: Compile) -> Any:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         y = x * w
-        handle = w.register_hook(lambda g: g * 2)
+        handle = y.register_hook(lambda g: g * 2)
         return y.sum(), handle  # type: ignore[return-value]  # here
 
     return compile(f)(X, torch.ones(4, requires_grad=True))[0].backward()
