@@ -161,7 +161,7 @@ class Ahead(Step):
         return cast(int, self.part)
 
     def __str__(self) -> str:
-        return f"the item {self.distance} ahead in {self.base}"
+        return f"the item {self.distance} behind the next of {self.base}" if self.distance else f"the next item of {self.base}"
 
 
 class Iterated(Step):
