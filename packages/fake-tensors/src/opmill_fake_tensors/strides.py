@@ -126,7 +126,18 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int
                 for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))
             )
         )
-    return in_order(shape, _order(shape, padded))
+    order = _order(shape, padded)
+    if order != list(reversed(range(len(shape)))) and any(type(n) is int and n == 0 for n in shape):
+        return _products(shape, order)
+    return in_order(shape, order)
+
+
+def _products(sizes: Shape, order: Sequence[int]) -> Shape:
+    """As `in_order`, but a size of 0 counts as such: so torch's loops have it where the order is not that of rows."""
+    out, step = [0] * len(sizes), 1
+    for d in order:
+        out[d], step = step, step * sizes[d]
+    return tuple(out)
 
 
 def _same_layout(sizes: Shape, strides: Sequence[int], dense: Shape) -> bool:
@@ -136,6 +147,7 @@ def _same_layout(sizes: Shape, strides: Sequence[int], dense: Shape) -> bool:
 
 
 def like(sizes: Sequence[int], strides: Sequence[int]) -> Shape:
-    """Strides of a copy that preserves the memory format."""
+    """Strides of a copy that preserves the memory format. To torch a tensor without elements has no gaps, whatever its strides are."""
     sizes, strides = tuple(sizes), tuple(strides)
-    return strides if is_dense(sizes, strides) else pointwise(sizes, [(sizes, strides)])
+    dense = any(typically(n == 0) for n in sizes) or is_dense(sizes, strides)
+    return strides if dense else pointwise(sizes, [(sizes, strides)])

@@ -89,7 +89,7 @@ bool fits(const Frozen& self, const Copy& copy, PyObject* const* arguments) {
   for (size_t i = 0; i < copy.words.size(); i++) {
     if (!copy.bytes[i]) continue;
     for (int j = 0; j < kSampled; j++) {
-      const int k = static_cast<int>((copy.hits + j * (kWords / kSampled)) % kWords);
+      const int k = static_cast<int>((copy.hits + int64_t{j} * (kWords / kSampled)) % kWords);
       if (word_at(copy.places[i], copy.bytes[i], k) != copy.words[i][k]) return false;
     }
   }

@@ -102,6 +102,7 @@ PyObject* executable_into(PyObject* self, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return nullptr;
   auto* executable = reinterpret_cast<Executable*>(self);
   std::vector<PyObject*> items;
+  items.reserve(PyTuple_GET_SIZE(inputs));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); i++) items.push_back(PyTuple_GET_ITEM(inputs, i));
   return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, items.data(), items.size(), state.tensor_type,
                              state.numbered, outputs);

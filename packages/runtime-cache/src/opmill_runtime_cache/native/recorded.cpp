@@ -162,7 +162,7 @@ bool Recorded::read(void* node) {
     Attribute attribute;
     attribute.id = id;
     const Attribute unset = attribute;
-    if (driver().attribute(node, id, attribute.value) == 0 && std::memcmp(attribute.value, unset.value, sizeof unset.value))
+    if (driver().attribute(node, id, attribute.value) == 0 && std::memcmp(attribute.value, unset.value, sizeof unset.value) != 0)
       read.attributes.push_back(attribute);
   }
   nodes_.push_back(std::move(read));
