@@ -80,7 +80,7 @@ def short(value: Any, limit: int = 120) -> str:
 
 
 _TELLING = (int, float, complex, bool, str, bytes, type(None), type(...), range, FunctionType, BuiltinFunctionType, CodeType)
-_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}"}
+_BRACKETS: dict[type, tuple[str, str]] = {tuple: ("(", ")"), list: ("[", "]"), set: ("{", "}"), frozenset: ("{", "}")}
 _MOST_ITEMS = 40
 
 
