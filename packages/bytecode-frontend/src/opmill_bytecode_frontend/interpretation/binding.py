@@ -54,7 +54,8 @@ def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, o
     code = fn.__code__
     n, names, end = code.co_argcount, code.co_varnames, code.co_argcount + code.co_kwonlyargcount
     takes_more, takes_named = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
-    given, others = dict(zip(names[:n], args)), {}
+    given: dict[str, Any] = dict(zip(names[:n], args))
+    others: dict[str, object] = {}
     for name, value in kwargs.items():
         if name in names[code.co_posonlyargcount : end]:
             if name in given:
@@ -66,7 +67,7 @@ def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, o
         raise TypeError(fn.__qualname__)
     given = {**dict(zip(reversed(names[:n]), reversed(fn.__defaults__ or ()))), **(fn.__kwdefaults__ or {}), **given}
     try:
-        bound = {name: given[name] for name in names[:n]}
+        bound: dict[str, Any] = {name: given[name] for name in names[:n]}
         if takes_more:
             bound[names[end]] = args[n:]
         bound |= {name: given[name] for name in names[n:end]}
