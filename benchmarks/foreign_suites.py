@@ -164,6 +164,8 @@ def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, un
                     elif kind != "started":
                         yield kind, test, details
                     continue
+                if line is None and time.monotonic() >= until:
+                    return  # it is not the test that took so long
                 if line is None:
                     yield "hung", running, {"text": f"no end within {limit:.0f} s"}
                 else:
