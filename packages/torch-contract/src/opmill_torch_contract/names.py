@@ -100,6 +100,7 @@ NAMES: tuple[Row, ...] = (
         "torch._C._functorch._vmap_decrement_nesting torch._C._functorch._grad_increment_nesting "
         "torch._C._functorch._grad_decrement_nesting "
         "torch._C._functorch._jvp_increment_nesting torch._C._functorch._jvp_decrement_nesting torch._C._functorch.TransformType.Vmap "
+        "torch._C._functorch.TransformType.Grad "
         "torch._C._functorch.get_dynamic_layer_stack_depth torch._C._functorch.get_interpreter_stack torch._C._functorch.get_unwrapped "
         "torch._C._functorch.is_batchedtensor torch._C._functorch.is_functorch_wrapped_tensor torch._C._functorch.maybe_get_level "
         "torch._C._functorch.peek_interpreter_stack torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth "
@@ -137,7 +138,8 @@ NAMES: tuple[Row, ...] = (
     # --- modules, containers, devices ---
     *rows(
         "calls of modules are interpreted line by line",
-        "torch.nn.Module._call_impl torch.nn.modules.module._global_forward_hooks_always_called torch._C._log_api_usage_once",
+        "torch.nn.Module._call_impl torch.nn.modules.module._global_forward_hooks_always_called torch._C._log_api_usage_once "
+        "torch.nn.modules.module._global_module_registration_hooks",
     ),
     *rows(
         "what is compiled after fully_shard is not known to be sharded",
