@@ -357,6 +357,8 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
         return refuse(vm, "subscript", "it is of no array of the graph")
     parts = list(key.items) if type(key) is TupleValue else [key]
     parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in parts]
+    if any(isinstance(p, SliceValue) and has_array(p) for p in parts):
+        return refuse(vm, "subscript", "where a slice begins or ends depends on data")
     backwards = [p for p in parts if isinstance(p, SliceValue) and negative(vm, p)]
     several = sum(isinstance(p, (ListValue, ArrayValue)) for p in parts)
     if len(args) == 3:
