@@ -153,11 +153,13 @@ def alone(session: nox.Session, package: str) -> None:
 
 @nox.session
 def generated(session: nox.Session) -> None:
-    """graph-ir's tests once more with a kernel generator: those that need kernels are skipped where it is alone."""
-    install_wheels(session, ["opmill-graph-ir", "opmill-kernel-gen-cpp"])
-    session.install("-q", *PACKAGES["opmill-graph-ir"].test_needs)
-    folder = PACKAGES["opmill-graph-ir"].folder / "tests"
-    run_pytest(session, f"--rootdir={folder}", str(folder))
+    """Tests of graph-ir and of opmill once more with a kernel generator: those that need kernels are skipped where these are alone."""
+    names = ["opmill-graph-ir", "opmill"]
+    install_wheels(session, [*names, "opmill-kernel-gen-cpp"])
+    session.install("-q", *(need for name in names for need in PACKAGES[name].test_needs))
+    for name in names:
+        folder = PACKAGES[name].folder / "tests"
+        run_pytest(session, f"--rootdir={folder}", str(folder))
 
 
 @nox.session

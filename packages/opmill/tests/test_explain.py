@@ -91,6 +91,7 @@ def test_a_summary_is_short_and_unfolds() -> None:
 
 
 def test_kernels_of_forward_and_backward_have_a_source_and_the_call_a_speed() -> None:
+    pytest.importorskip("opmill_kernel_gen_cpp")
     told = opmill.explain(torch.nn.GELU(), speed=True, options={"cache": False})(X.clone().requires_grad_())
     assert told.source.count("<kernel ") == 2 and "erf" in told.source
     assert told.speed is not None and min(told.speed) > 0 and "times eager's speed" in str(told).splitlines()[0]

@@ -56,6 +56,7 @@ def test_each_topic_tells_its_own(name, text, capsys) -> None:  # type: ignore[n
     ],
 )
 def test_kernels_and_their_loops_are_told(name, texts, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("opmill_kernel_gen_cpp")
     opmill.set_logs(name)
     opmill.compile(lambda x: (x * 2).sum(), options={"cache_dir": tmp_path})(torch.ones(3))
     told = capsys.readouterr().err

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 import opmill
 from opmill_graph_ir.pipeline import OPTIONAL
 
+pytest.importorskip("opmill_kernel_gen_cpp")
+
 
 class Net(torch.nn.Module):
     """Something for each step to do: an image, blocks that repeat, sums, scans, writes in place, a loss."""

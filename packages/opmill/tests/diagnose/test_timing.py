@@ -7,6 +7,8 @@ import opmill
 from opmill.diagnose.timing import clocked, heard
 from opmill.diagnose.watching import Watching
 
+pytest.importorskip("opmill_kernel_gen_cpp")
+
 
 def layer(x, w):
     return torch.nn.functional.gelu(x @ w).softmax(-1)
