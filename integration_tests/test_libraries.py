@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import opmill
+from zoo import allow_torchvision
 
 
 def told(program: Any, *args: Any, calls: int = 4) -> Any:
@@ -71,10 +72,9 @@ def test_annotations_of_jaxtyping_cost_no_capture_at_each_call():
 
 
 def test_the_first_call_of_a_model_that_is_asked_for_hidden_states():
-    try:
-        from transformers import BertConfig, BertModel
-    except (ImportError, RuntimeError):  # not there, or beside a torchvision of another torch
-        pytest.skip("no transformers")
+    allow_torchvision()
+    transformers = pytest.importorskip("transformers")
+    BertConfig, BertModel = transformers.BertConfig, transformers.BertModel
     config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=100)
     model = BertModel(config).eval()
     ids = torch.arange(6)[None]

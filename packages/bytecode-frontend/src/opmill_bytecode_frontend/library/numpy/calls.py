@@ -125,10 +125,8 @@ def computes_arrays(obj: object) -> bool:
 
 
 def has_array(value: object, depth: int = 3) -> bool:
-    if isinstance(value, ArrayValue):
-        return True
-    if depth == 0:
-        return False
+    if isinstance(value, ArrayValue) or depth == 0:
+        return isinstance(value, ArrayValue)
     if isinstance(value, SequenceValue):
         return any(has_array(v, depth - 1) for v in value.items)
     return isinstance(value, SliceValue) and any(has_array(v) for v in value.parts)
@@ -355,8 +353,7 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     owner, key = args[0], args[1]
     if not isinstance(owner, ArrayValue):
         return refuse(vm, "subscript", "it is of no array of the graph")
-    parts = list(key.items) if type(key) is TupleValue else [key]
-    parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in parts]
+    parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in (key.items if type(key) is TupleValue else [key])]
     if any(isinstance(p, SliceValue) and has_array(p) for p in parts):
         return refuse(vm, "subscript", "where a slice begins or ends depends on data")
     backwards = [p for p in parts if isinstance(p, SliceValue) and negative(vm, p)]
