@@ -125,6 +125,29 @@ def test_a_function_that_computes_long_without_tensors_itself_runs_as_it_is():
     assert compiled(torch.ones(1), 5000).item() == 1 + sum(range(5000)) and broken == ["FE065"]
 
 
+@pytest.mark.parametrize("what", ["sorted", "max", "equal", "contained"])
+def test_a_builtin_that_compares_many_things_runs_natively(what):
+    def compare(pairs, others):
+        if what == "sorted":
+            return sorted(pairs)[0][0]
+        if what == "max":
+            return max(pairs)[0]
+        return pairs == others if what == "equal" else others[-1] in pairs
+
+    def inside(x, pairs, others):
+        return (x + 1) * compare(pairs, others)
+
+    def itself(x, pairs):
+        return (x + 1) * sorted(pairs)[0][0]
+
+    pairs = [(i * 7 % 10, i * 911 % 3000) for i in range(3000)]
+    for f, given in [(inside, (pairs, [(*pair,) for pair in pairs])), (itself, (pairs,))]:
+        broken = []
+        compiled = capture(f, options=CaptureOptions(max_idle=900), on_break=lambda e: broken.append((e.code, e.what)))
+        assert torch.equal(compiled(torch.ones(2), *given), f(torch.ones(2), *given))
+        assert broken and broken[0][0] == "FE094", broken
+
+
 def test_a_loop_in_a_key_function_is_no_longer_than_others():
     def endless(item):
         while True:

@@ -97,3 +97,46 @@ def test_ranges_are_kept() -> None:
     a, b = sizes.new(5, low=3, high=10), sizes.new(5, low=4)
     assert sizes.decide(Relation(a - b, "==")) and sizes.decide(Relation(a - 4, ">=")) and sizes.decide(Relation(10 - b, ">="))
     assert len(sizes.decisions) == 1
+
+
+@pytest.mark.parametrize("remainders", [False, True])
+def test_sorting_many_numbers_takes_few_decisions_and_little_looking_back(monkeypatch: pytest.MonkeyPatch, remainders: bool) -> None:
+    from opmill_fake_tensors.symbols import sizes as room
+
+    looked: list[Index] = []
+    bounds = room.bounds
+    monkeypatch.setattr(room, "bounds", lambda expr, ranges: looked.append(expr) or bounds(expr, ranges))
+    work = []
+    for count in (100, 200) if remainders else (400, 800):
+        rng, sizes = random.Random(0), Sizes()
+        numbers = [sizes.new(rng.randrange(2, 2000)) for _ in range(count)]
+        looked.clear()
+
+        class Key:
+            def __init__(self, number: Index) -> None:
+                self.number = mod(number * 7, 2000) if remainders else number
+
+            def __lt__(self, other: Any) -> bool:
+                first, second = sizes.simplify(self.number), sizes.simplify(other.number)
+                if sizes.decide(Relation(first - second, "==")):
+                    return False
+                return sizes.decide(Relation(second - first - 1, ">="))
+
+        ordered = [sizes.hint(number) for number in sorted(numbers, key=Key)]
+        hints = [symbol.hint or 0 for symbol in sizes.symbols.values()]
+        assert ordered == sorted(hints, key=lambda hint: hint * 7 % 2000 if remainders else hint)
+        assert sizes.holds({name: symbol.hint for name, symbol in sizes.symbols.items()})
+        assert len(sizes.decisions) <= room.MOST_DECISIONS + count
+        work.append(len(looked))
+    assert work[1] < 3 * work[0], work
+
+
+def test_facts_that_share_no_symbol_are_not_looked_at() -> None:
+    sizes = Sizes()
+    a, b, c = sizes.new(6), sizes.new(9), sizes.new(4)
+    for relation in (Relation(b - a, ">="), Relation(c - 3, ">="), Relation(a - 5, ">=")):
+        assert sizes.decide(relation)
+    assert [str(fact) for fact in sizes._facts.of(c * 2)] == ["s2 >= 3"]
+    assert [str(fact) for fact in sizes._facts.of(b + c)] == ["s1 >= s0", "s2 >= 3"]
+    assert sizes.value(a) == 6 and [str(fact) for fact in sizes._facts] == ["s2 >= 3", "s1 >= 6"]
+    assert sizes.known(Relation(b - 6, ">=")) is True

@@ -35,9 +35,10 @@ def culprit(frame: Frame) -> str:
     return f"the loop at {loop}" if loop else f"the function {frame.code.co_qualname}"
 
 
-def check_growth(vm: Interpreter, frame: Frame) -> int:
+def check_growth(vm: Interpreter, frame: Frame, called: bool = False) -> int:
     """At how many instructions to look again. Raises Unsupported where there were too many of them, or of operations of the graph, or where
-    Python computes for so long by itself that interpreting it leads nowhere: the call that led there then runs natively."""
+    Python computes for so long by itself that interpreting it leads nowhere: the call that led there then runs natively. ``called``: the
+    frame is in a call of a builtin."""
     options, operations = vm.options, vm.recorder.operations
     if operations > options.graph_limit:
         hint = "compile what a turn does rather than the loop, or raise the option graph_limit"
@@ -61,7 +62,7 @@ def check_growth(vm: Interpreter, frame: Frame) -> int:
         while outermost.caller is not None:
             outermost = outermost.caller
         why = f"more than {options.max_idle} instructions without an operation on tensors"
-        if outermost is frame or not outermost.has_places:
+        if (outermost is frame and not called) or not outermost.has_places:
             vm.unsupported("FE065", f"a capture that grows too long in {culprit(frame)}", why, "the function runs natively")
         vm.unsupported("FE094", f"computing without tensors in {culprit(frame)}", why, "the call runs natively", outermost.place)
     return int(vm.steps) + CHECK_EVERY

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeGuard, cast
 
 from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
+from ..entry.limits import check_growth
 from ..values.base import MISSING, Machine, Value, name_in_c, written_in_python
 from ..values.constant import ConstantValue
 from ..values.objects import find_in_mro
@@ -16,6 +17,7 @@ from .context_variables import ContextVariable as ContextVariable  # which says 
 if TYPE_CHECKING:
     from ..effects.changes import Effects
     from .frame import Frame
+    from .machine import Interpreter
 
 
 BINARY = {
@@ -65,6 +67,8 @@ class Operators:
     frame: Frame
 
     effects: Effects
+    steps: int
+    check_at: int
 
     def throw(self, cls: type[BaseException], *args: object) -> NoReturn:
         raise NotImplementedError
@@ -158,6 +162,10 @@ class Operators:
 
     def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
         vm = cast(Machine, self)
+        if not direct:  # a builtin compares, which may sort a million things in one instruction
+            self.steps += 1
+            if self.steps > self.check_at and self.frame is not None:
+                self.check_at = check_growth(cast("Interpreter", self), self.frame, called=True)
         name, reflected = COMPARE[op]
         lt, rt = left.python_type(), right.python_type()
         tries = [(left, name, right), (right, reflected, left)]

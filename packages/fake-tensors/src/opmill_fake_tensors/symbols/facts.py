@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -35,6 +35,45 @@ class Relation(Struct, frozen=True):
         left = Index(tuple((m, c) for m, c in self.expr.terms if c > 0))
         right = Index(tuple((m, -c) for m, c in self.expr.terms if c < 0))
         return f"{left} {self.kind} {right}"
+
+
+class Facts:
+    """Relations that hold, found by their symbols: one that shares no symbol with a question tells nothing of it that ranges do not, as the
+    least value of a sum without common symbols is the sum of the least values."""
+
+    def __init__(self, facts: Iterable[Relation] = ()) -> None:
+        self._by_number: dict[int, Relation] = {}
+        self._by_symbol: dict[str, list[int]] = {}
+        self._next = 0
+        for fact in facts:
+            self.add(fact)
+
+    def add(self, fact: Relation) -> None:
+        self._by_number[self._next] = fact
+        for name in fact.expr.symbols:
+            self._by_symbol.setdefault(name, []).append(self._next)
+        self._next += 1
+
+    def of(self, expr: Index) -> list[Relation]:
+        """Those that share a symbol with it, oldest first."""
+        known, symbols = self._by_number, expr.symbols
+        if len(symbols) == 1:
+            [name] = symbols
+            return [known[number] for number in self._by_symbol.get(name, ())]
+        return [known[number] for number in sorted(set().union(*(self._by_symbol.get(name, ()) for name in symbols)))]
+
+    def take(self, name: str) -> list[Relation]:
+        """Those with this symbol, which are no more."""
+        taken = []
+        for number in self._by_symbol.pop(name, ()):
+            fact = self._by_number.pop(number)
+            taken.append(fact)
+            for other in fact.expr.symbols - {name}:
+                self._by_symbol[other].remove(number)
+        return taken
+
+    def __iter__(self) -> Iterator[Relation]:
+        return iter(self._by_number.values())
 
 
 def bounds(expr: Index, ranges: Mapping[str, tuple[int, Bound]]) -> tuple[Bound, Bound]:

@@ -9,9 +9,13 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import DataDependent
-from .facts import Bound, Relation, bounds, never_zero, reduced
+from .facts import Bound, Facts, Relation, bounds, never_zero, reduced
 from .index import Index, IndexLike, Mod, index, without_remainders
 from .proof import prove, worth_asking
+
+MOST_DECISIONS = 256
+"""Decisions that leave sizes open. A program that asks for more of them sorts numbers or searches among them: no other numbers would give
+all the same answers, and each question looks at what was decided before."""
 
 
 class Symbol(Struct, frozen=True):
@@ -43,7 +47,8 @@ class Sizes:
     """Size symbols and what was decided about them.
 
     A program that was compiled under an environment is right for every assignment of its symbols that lies in their ranges and
-    satisfies all ``decisions``, and for no other. ``where`` is asked for the user's line whenever a decision is recorded.
+    satisfies all ``decisions``, and for no other. From ``MOST_DECISIONS`` on, sizes that a decision is about are assumed. ``where`` is
+    asked for the user's line whenever a decision is recorded.
 
     >>> sizes = Sizes()
     >>> n = sizes.new(8, origin="x.size(0)")
@@ -70,12 +75,14 @@ class Sizes:
         """Whether any symbol is tied to others."""
         self._derived: dict[str, Index] = {}
         self._replaced: dict[str, Index] = {}
-        self._facts: list[Relation] = []
+        self._facts = Facts()
         self._multiples: dict[str, int] = {}
         """Sizes that are known to be multiples of a number, as programs say with ``torch._check(n % 8 == 0)``."""
         self._scale: dict[str, Index] = {}
         self._scaled: Sizes | None = None
-        self._known: dict[Relation, bool | None] = {}
+        self._known: dict[Relation, bool] = {}
+        self._open: set[Relation] = set()
+        """Relations that what is known does not tell; the next decision may."""
         self._simplified: dict[Index, Index] = {}
 
     # ---- symbols ---------------------------------------------------------------------------------------------------
@@ -142,11 +149,14 @@ class Sizes:
 
     def known(self, relation: Relation) -> bool | None:
         """Its truth where ranges and earlier decisions imply it; None where they do not."""
-        try:
-            return self._known[relation]
-        except KeyError:
-            found = self._known[relation] = self._prove(relation)
-            return found
+        found = self._known.get(relation)
+        if found is None and relation not in self._open:
+            found = self._prove(relation)
+            if found is None:
+                self._open.add(relation)
+            else:
+                self._known[relation] = found
+        return found
 
     def _prove(self, relation: Relation) -> bool | None:
         """By the rules, which are quick; what they leave open and sizes speak for is asked of sympy."""
@@ -158,7 +168,9 @@ class Sizes:
             found = self._by_rules(Relation(plain, relation.kind))  # n - n%4 is 4*(n//4)
         if found is not None or not worth_asking(relation):
             return found
-        return prove(relation, self._ranges, self._facts, {name: symbol.hint for name, symbol in self.symbols.items()})
+        facts = self._facts.of(relation.expr)
+        names = relation.expr.symbols.union(*(fact.expr.symbols for fact in facts)) & self.symbols.keys()
+        return prove(relation, self._ranges, facts, {name: self.symbols[name].hint for name in names})
 
     def _in_multiples(self) -> Sizes:
         """The same sizes and facts, with each size that is a multiple of ``k`` as ``k`` times another: divisions by what divides ``k``
@@ -174,7 +186,7 @@ class Sizes:
                 if k > 1:
                     self._scale[name] = k * index(part)
             facts = (Relation(fact.expr.substitute(self._scale), fact.kind) for fact in self._facts)
-            scaled._facts = [Relation(reduced(fact.expr, inequality=fact.kind == ">="), fact.kind) for fact in facts if fact.expr.symbols]
+            scaled._facts = Facts(Relation(reduced(fact.expr, inequality=fact.kind == ">="), fact.kind) for fact in facts)
             self._scaled = scaled
         return self._scaled
 
@@ -191,6 +203,10 @@ class Sizes:
         if known is not None:
             return known
         truth = self.hint(relation.expr) >= 0 if relation.kind == ">=" else (self.hint(relation.expr) == 0) == (relation.kind == "==")
+        if len(self.decisions) >= MOST_DECISIONS:
+            for name in sorted(relation.expr.symbols):
+                self._record(Relation(index(name) - self.hint(index(name)), "=="), self.decisions)
+            return truth
         self._record(relation if truth else relation.negated(), self.decisions)
         return truth
 
@@ -252,7 +268,7 @@ class Sizes:
     def _equal_zero(self, expr: Index) -> bool | None:
         if (constant := expr.constant) is not None:
             return constant == 0
-        for fact in self._facts:
+        for fact in self._facts.of(expr):
             if fact.kind != ">=" and fact.expr in (expr, -expr):
                 return fact.kind == "=="
         if never_zero(expr) or self._non_negative(expr - 1) or self._non_negative(-expr - 1):
@@ -265,7 +281,7 @@ class Sizes:
             return True
         if high is not None and high < 0:
             return False
-        for fact in self._facts:
+        for fact in self._facts.of(expr):
             if fact.kind != ">=":
                 continue
             if (least := bounds(expr - fact.expr, self._ranges)[0]) is not None and least >= 0:
@@ -275,16 +291,20 @@ class Sizes:
         return None
 
     def _record(self, relation: Relation, into: list[Decision]) -> None:
-        self._known = {known: truth for known, truth in self._known.items() if truth is not None}
+        self._open.clear()
         into.append(Decision(relation, self.operator, self.where() if self.where is not None else ""))
         self._scaled = None
-        if relation.kind == "==" and self._solve(relation.expr):
-            self._facts = [self._reduced(fact) for fact in self._facts]
-            for fact in self._facts:
-                self._note_multiple(fact)
+        solved = self._solve(relation.expr) if relation.kind == "==" else None
+        if solved is not None:
+            for fact in self._facts.take(solved):
+                self._learn_fact(self._reduced(fact))
         elif not self._narrowed(relation):
-            self._facts.append(relation)
-            self._note_multiple(relation)
+            self._learn_fact(relation)
+
+    def _learn_fact(self, fact: Relation) -> None:
+        if fact.expr.symbols:  # else it is true anyway
+            self._facts.add(fact)
+            self._note_multiple(fact)
 
     def _note_multiple(self, relation: Relation) -> None:
         """Whether the relation says that a size is a multiple: ``n % k == 0``."""
@@ -314,8 +334,8 @@ class Sizes:
             self._ranges[name] = low, constant if high is None else min(high, constant)
         return True
 
-    def _solve(self, expr: Index) -> bool:
-        """Ties the youngest symbol that the equation determines to the others; False where there is none."""
+    def _solve(self, expr: Index) -> str | None:
+        """Ties the youngest symbol that the equation determines to the others, and says which; None where there is none."""
         order = list(self.symbols)
         for name in sorted(expr.symbols, key=order.index, reverse=True):
             stride = expr.stride_of(name)
@@ -329,8 +349,8 @@ class Sizes:
             self._replaced = {k: v.substitute(one) for k, v in self._replaced.items()} | one
             self._simplified.clear()
             self.tied = True
-            return True
-        return False
+            return name
+        return None
 
     def _may_replace(self, name: str, solution: Index) -> bool:
         """Expressions in divisions must not become negative: a symbol is replaced only by what is never so. Data never decide the rest."""
@@ -347,9 +367,9 @@ class Sizes:
             tops = [t for t in (high, most) if t is not None]
             self._ranges[others[0]] = max(low, least), min(tops) if tops else None
         elif others:
-            self._facts.append(Relation(solution - low, ">="))
+            self._facts.add(Relation(solution - low, ">="))
             if high is not None:
-                self._facts.append(Relation(index(high) - solution, ">="))
+                self._facts.add(Relation(index(high) - solution, ">="))
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether what was compiled under this environment is right for these sizes."""
