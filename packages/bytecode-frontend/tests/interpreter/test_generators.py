@@ -12,6 +12,13 @@ import torch
 from opmill_bytecode_frontend import capture
 
 
+def graph_break() -> None:
+    """Runs natively."""
+
+
+graph_break._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
 def pulling(x: Any, n: int, log: list[Any]) -> Any:
     turns = 0
     try:
@@ -196,3 +203,45 @@ def test_a_capture_keeps_nothing_of_its_call() -> None:
     finally:
         if enabled:
             gc.enable()
+
+
+def freed(x: Any, deleted: bool, late: bool) -> Any:
+    """Functions and generators made in captured code go on behind breaks with variables of others, one of which may be gone."""
+    word, other, found = "a", "b", list[Any]()
+
+    def generator(p: Any) -> Any:
+        got = yield p, other
+        graph_break()
+        yield word
+        yield sorted(locals()), got
+
+    def plain(p: Any, other: Any = None) -> Any:
+        graph_break()
+        inner = lambda: (word, p)  # noqa: E731
+        graph_break()
+        found.append(p)
+        return word, inner()
+
+    iterator = generator(1)
+    found.append(next(iterator))
+    if not late:
+        graph_break()
+    if deleted:
+        del word
+    graph_break()
+    for step in (lambda: iterator.send(5), lambda: next(iterator), lambda: plain(x[0].item()), lambda: plain(2)):
+        try:
+            found.append(step())
+        except (NameError, StopIteration) as error:
+            found.append((type(error), str(error), getattr(error, "name", None)))
+    return x + 1, found
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_free_variables_behind_breaks_are_free_ones(deleted: bool, late: bool) -> None:
+    compiled = capture(freed)
+    for _ in range(3):
+        x = torch.ones(2)
+        got, want = compiled(x, deleted, late), freed(x, deleted, late)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1]

@@ -20,7 +20,8 @@ HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
 
 class Body(Struct, frozen=True):
-    """The function that a frame runs. One made in captured code has no closure yet: its resume functions are given the cells."""
+    """The function that a frame runs. One made in captured code has no closure yet: its resume functions are given the cells
+    (``Program.given_cells``)."""
 
     program: Program
     code: types.CodeType
@@ -33,7 +34,8 @@ class Body(Struct, frozen=True):
         return self.code, tuple(map(id, self.closure or ())), id(self.globals)  # the resume function keeps the cells that it reads
 
     def resume(self, resume: Resume) -> types.FunctionType:
-        closure = closure_of(resume, self.code, self.closure) if self.closure is not None else None
+        given = tuple(types.CellType() for _ in resume.code.co_freevars) or None  # the arguments' cells come in their place
+        closure = closure_of(resume, self.code, self.closure) if self.closure is not None else given
         return types.FunctionType(resume.code, self.globals, self.name, None, closure)
 
 
@@ -47,8 +49,8 @@ def body_of(frame: Frame) -> Body:
         raise Unsupported(
             "FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure"
         )
-    cells = Program(**{**vars(program), "cellvars": [*program.cellvars, *program.freevars], "freevars": []})
-    return Body(cells, function.code, function.globals, None, function.name)
+    without = [each for each in program.instructions if each.opname != "COPY_FREE_VARS"]
+    return Body(Program(**{**vars(program), "instructions": without}), function.code, function.globals, None, function.name)
 
 
 class Going(Struct, frozen=True):

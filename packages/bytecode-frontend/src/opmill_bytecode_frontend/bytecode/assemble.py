@@ -130,10 +130,10 @@ class _Tables:
 
     def _slot(self, instruction: Instruction) -> int:
         index, name = instruction.index, instruction.argval
+        if instruction.opname not in _LOCAL_OPS and name in self._cell_index:  # an argument may have the name of a free variable
+            return self._cell_index[name]
         if index is not None and index < len(self.slots) and self.slots[index] == name:
             return index
-        if instruction.opname not in _LOCAL_OPS and name in self._cell_index:
-            return self._cell_index[name]
         if name not in self._slot_index:
             raise ValueError(f"{instruction!r}: no variable of this name")
         return self._slot_index[name]

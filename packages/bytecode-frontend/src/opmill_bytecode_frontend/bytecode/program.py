@@ -124,6 +124,11 @@ class Program:
                 made.setdefault(instruction.argval, []).append(begun)
         return {name for name, late in made.items() if all(late)}
 
+    @property
+    def given_cells(self) -> list[str]:
+        """Free variables whose cells are arguments, not in a closure: those of a resume function of a function made in captured code."""
+        return [] if any(each.opname == "COPY_FREE_VARS" for each in self.instructions) else self.freevars
+
     def exception_ranges(self) -> Iterator[ExceptionRange]:
         """The exception table, as maximal runs of instructions with one handler."""
         start: Instruction | None = None

@@ -166,8 +166,8 @@ def _state(program: Program, at: Instruction, stack: Sequence[StackKind] | None,
 def _variables(program: Program, target: Instruction, state: State, where: str, keep: frozenset[str]) -> list[str]:
     """The variables to pass, in the original order of slots: 3.11's ``super()`` looks for the first parameter in the first."""
     live = live_at(program, target) | keep
-    order = dict.fromkeys([*program.varnames, *program.cellvars, *sorted(live)])
-    free = set(program.freevars) - set(program.varnames)
+    order = dict.fromkeys([*program.varnames, *program.cellvars, *program.given_cells, *sorted(live)])
+    free = set(program.freevars) - set(program.varnames) - set(program.given_cells)
     variables = [name for name in order if name in live and name not in free and state.is_bound(name) is not Bound.NO]
     for name in variables:
         if state.is_bound(name) is Bound.MAYBE:
@@ -182,7 +182,7 @@ def _variables(program: Program, target: Instruction, state: State, where: str, 
 
 
 def _parameters(program: Program, variables: list[str], kinds: Sequence[StackKind], raising: bool) -> list[Parameter]:
-    cells = set(program.cellvars) - program.late_cells
+    cells = (set(program.cellvars) - program.late_cells) | set(program.given_cells)
     parameters = [Parameter(ParameterKind.CELL if name in cells else ParameterKind.LOCAL, name) for name in variables]
     taken = set(variables)
     for place, kind in enumerate(kinds):
@@ -231,7 +231,7 @@ def _build(
     )
     emitter = Emitter(at.position)
     lasti = _Lasti()
-    _restore(emitter, code, parameters, kinds, lasti)
+    _restore(emitter, program, code, parameters, kinds, lasti)
     if raising and at.handler is not None:
         _take(emitter, parameters[-1].name)
         # One range with the copies of what the same handler covers: the handler must be theirs, or a copy for this one.
@@ -274,11 +274,18 @@ def _origin(original: Instruction, parent: Resume | None) -> int | None:
     return parent.original_offset(original.offset)
 
 
-def _restore(emitter: Emitter, code: Program, parameters: Sequence[Parameter], kinds: Sequence[StackKind], lasti: object) -> None:
+def _restore(
+    emitter: Emitter, program: Program, code: Program, parameters: Sequence[Parameter], kinds: Sequence[StackKind], lasti: object
+) -> None:
     """Receives the parameters and puts the value stack back as it was."""
     cells = [parameter.name for parameter in parameters if parameter.kind is ParameterKind.CELL]
-    emitter.prologue(free=len(code.freevars), resume=False)
+    given = set(program.given_cells)
+    emitter.prologue(free=0 if given else len(code.freevars), resume=False)
     for name in cells:
+        if name in given:
+            _take(emitter, name)
+            emitter.store_closure(name)
+            continue
         # MAKE_CELL tells the interpreter (for locals() and super()) that there is a cell; the one passed takes its place.
         emitter.load_closure(name)
         emitter.make_cell(name)

@@ -181,7 +181,8 @@ def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 def unbound(vm: Interpreter, frame: Frame, name: str) -> NoReturn:
     if name in frame.code.co_freevars:
-        vm.throw(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+        message = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        vm.throw_about(NameError, message, name=ConstantValue(name))
     raise vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
