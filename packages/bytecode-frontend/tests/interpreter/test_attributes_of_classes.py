@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 import warnings
 from typing import Any, Callable
@@ -426,3 +427,18 @@ def test_what_a_class_has_not_is_assumed() -> None:
     ):
         change()
         assert repr(compiled(torch.ones(2))) == repr(f(torch.ones(2)))
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_classes_of_modules_without_a_file_are_the_programs(registered, monkeypatch):
+    module = types.ModuleType("made_at_a_prompt")
+    if registered:
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(  # noqa: S102
+        "class E:\n    kept = 1\n\ndef f(x):\n    return x + 1, E.kept, getattr(E, 'extra', None), E().kept, hasattr(E(), 'extra')\n",
+        vars(module),
+    )
+    compiled, x = capture(module.f), torch.ones(1)
+    for change in (lambda: None, lambda: setattr(module.E, "extra", 5), lambda: setattr(module.E, "kept", 6)):
+        change()
+        assert compiled(x)[1:] == module.f(x)[1:]

@@ -73,8 +73,13 @@ def underneath(filename: str) -> bool:
 
 
 def is_users(cls: type) -> bool:
-    """Whether a class is no part of Python or of an installed package."""
-    return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
+    """Whether a class is no part of Python or of an installed package. A module without a file is a prompt's, a notebook's or one that the
+    program made."""
+    name = cls.__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None and type(name) is str and (package := name.partition(".")[0]) not in sys.stdlib_module_names:
+        file = getattr(sys.modules.get(package), "__file__", None) or "<made>"
+    return not installed(file or "<frozen")
 
 
 def began(frame: Frame) -> str:
