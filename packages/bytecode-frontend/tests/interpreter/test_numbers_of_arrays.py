@@ -157,3 +157,34 @@ def test_slices_by_numbers_that_are_drawn():
     compiled = capture(program, "eager")
     for seed in range(4):
         assert compiled(np.random.default_rng(seed)) == program(np.random.default_rng(seed))
+
+
+def test_slices_by_numbers_of_arrays_that_the_program_made():
+    def constants(x):
+        edges = np.array([0, 2, 2]).cumsum()
+        return x[edges[1] : edges[2]]
+
+    def written(x):
+        edges = np.zeros(3, dtype=np.int64)
+        edges[1] = 2
+        return x[edges[1] :], x[: edges[0] + 1]
+
+    def doubled(x):
+        steps = np.arange(4)
+        steps[1:3] = steps[1:3] * 2
+        return x[steps[1] : steps[3]], x[:: steps[1]]
+
+    x = np.arange(6.0)
+    graphs = []
+    compiled = capture(constants, lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)
+    assert str(compiled(x)) == str(constants(x)) and len(graphs) == 1
+    for program in (written, doubled):
+        assert str(capture(program, "eager")(x)) == str(program(x))
+
+
+def test_arrays_of_before_the_call_may_change():
+    edges = np.array([0, 2, 4])
+    compiled = capture(lambda x: x[edges[1] :], "eager")
+    assert compiled(np.arange(6)).tolist() == [2, 3, 4, 5]
+    edges[1] = 4
+    assert compiled(np.arange(6)).tolist() == [4, 5]

@@ -25,7 +25,7 @@ from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue,
 from ...values.tensor import TensorValue
 from ..registry import handles
 from .rules import FUNCTIONS, METHODS, UFUNCS, UNITS
-from .sizes import Sizes, assume, at, changing, flattened, other_like, settled
+from .sizes import Sizes, assume, at, changing, flattened, is_fixed, other_like, settled
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -354,7 +354,7 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     if not isinstance(owner, ArrayValue):
         return refuse(vm, "subscript", "it is of no array of the graph")
     parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in (key.items if type(key) is TupleValue else [key])]
-    if any(isinstance(p, SliceValue) and has_array(p) for p in parts):
+    if any(isinstance(n, ArrayValue) and not is_fixed(vm, n) for p in parts if isinstance(p, SliceValue) for n in p.parts):
         return refuse(vm, "subscript", "where a slice begins or ends depends on data")
     backwards = [p for p in parts if isinstance(p, SliceValue) and negative(vm, p)]
     several = sum(isinstance(p, (ListValue, ArrayValue)) for p in parts)
