@@ -445,9 +445,10 @@ class Recorder(FakeContext):
         return result
 
     def _reshape_in_place(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """``x.t_()`` and the like: ``x`` becomes a view of what it was."""
-        target = args[0]
-        track = self.track(target)
+        """``x.t_()`` and the like: ``x`` becomes a view of what it was. Beside other views gradients would be of the new shape."""
+        target, track = args[0], self.track(args[0])
+        if target.requires_grad and any(t.base is track.base for fake, t in self.state.tracks.values() if fake is not target):
+            raise GraphError("GI003", f"{func.name()} beside other views, with gradients", where=self.state.origin)
         if track.base.root is target:
             if track.base.outside is not None:
                 raise GraphError("GI002", f"{func.name()} changes what an input is", where=self.state.origin)
@@ -456,10 +457,8 @@ class Recorder(FakeContext):
             track.base.root = self.from_meta(was, target.device)
         packet = getattr(aten, op.base_name.removesuffix("_"))
         view = getattr(packet, op.overload or "default", None) or packet.int
-        if view is aten.as_strided.default:
-            chain = self._by_strides(target, args[1:], kwargs)
-        else:
-            chain = (*track.chain, _Step(view, tuple(args[1:]), tuple(kwargs.items()), None))
+        step = _Step(view, tuple(args[1:]), tuple(kwargs.items()), None)
+        chain = self._by_strides(target, args[1:], kwargs) if view is aten.as_strided.default else (*track.chain, step)
         super().run(func, args, kwargs)
         self._own_view(target, track.base, chain)
         return target

@@ -1,0 +1,28 @@
+"""Tensors whose shape is changed in place beside other views: their gradients are left to torch."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.errors import GraphError
+
+
+def view_and_turned(a):
+    t = a * 1
+    row = t.narrow(0, 3, 1)
+    t.t_()
+    return row
+
+
+def written_through(a):
+    t = a * 1
+    view = t.squeeze(0)
+    view.unsqueeze_(0)
+    view.select(0, 0).fill_(3)
+    return t * 1
+
+
+@pytest.mark.parametrize("program", [view_and_turned, written_through])
+def test_a_graph_with_gradients_refuses(program):
+    with pytest.raises(GraphError, match="GI003"):
+        capture_joint(torch.fx.symbolic_trace(program), [torch.randn(4, 4, requires_grad=True)])
