@@ -20,8 +20,6 @@ import json
 import os
 import pkgutil
 import random
-import select
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +27,8 @@ import traceback
 import unittest
 from pathlib import Path
 from typing import Any, Iterator
+
+from processes import telling
 
 HERE = Path(__file__).resolve()
 DIFFERENCES = HERE.with_name("cpython_differences.txt")
@@ -176,41 +176,32 @@ def run_module(name: str, how: str, skipped: set[str], wanted: str, channel: Any
 
 def one_process(name: str, how: str, skipped: set[str], arguments: Any, until: float) -> Iterator[tuple[str, str, str]]:
     """What the lines of one process say; a crash or a hang of a test is an outcome of it and the end."""
-    read, write = os.pipe()
-    with tempfile.TemporaryDirectory() as folder, os.fdopen(read) as lines:
-        request = json.dumps([name, how, sorted(skipped), arguments.tests, write])
+    with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1", "OPMILL_CACHE_DIR": f"{folder}/cache"}
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), environment.get("PYTHONPATH", "")])
-        command = [sys.executable, "-c", f"import cpython_tests as c; c.child({request!r})"]
-        with tempfile.TemporaryFile() as noise:
-            child = subprocess.Popen(
-                command, pass_fds=[write], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise
-            )
-            os.close(write)
-            running = ""
-            try:
-                while True:
-                    limit = min(arguments.limit if running else 120, max(1, until - time.monotonic()))
-                    ready, _, _ = select.select([lines.fileno()], [], [], limit)
-                    line = lines.readline() if ready else None
-                    if line:
-                        kind, test, text = json.loads(line)
-                        if kind == "end":
-                            return
-                        running = test if kind == "started" else ""
-                        if kind != "started":
-                            yield kind, test, text
-                        continue
-                    if line is None:
-                        yield "hung", running, f"no end within {limit:.0f} s"
-                    else:
-                        status = child.wait()
-                        noise.seek(0)
-                        yield "crashed", running, f"exit status {status}\n{noise.read()[-4000:].decode(errors='replace')}"
+
+        def start(write: int) -> tuple[list[str], dict[str, str]]:
+            request = json.dumps([name, how, sorted(skipped), arguments.tests, write])
+            return [sys.executable, "-c", f"import cpython_tests as c; c.child({request!r})"], environment
+
+        running = ""
+        with telling(start, folder) as process:
+            while True:
+                limit = min(arguments.limit if running else 120, max(1, until - time.monotonic()))
+                try:
+                    told = process.next(limit)
+                except EOFError:
+                    yield "crashed", running, f"exit status {process.process.wait()}\n{process.noise(4000)}"
                     return
-            finally:
-                child.kill()
-                child.wait()
+                if told is None:
+                    yield "hung", running, f"no end within {limit:.0f} s"
+                    return
+                kind, test, text = told
+                if kind == "end":
+                    return
+                running = test if kind == "started" else ""
+                if kind != "started":
+                    yield kind, test, text
 
 
 def child(request: str) -> None:

@@ -15,7 +15,6 @@ import argparse
 import collections
 import json
 import os
-import select
 import subprocess
 import sys
 import tarfile
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from foreign_plugin import HOWS
+from processes import telling
 
 HERE = Path(__file__).resolve().parent
 PASSED = "passed"
@@ -127,55 +127,45 @@ class Prepared:
 
 def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, until: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """What the lines of one process say; a crash or a hang of a test is an outcome of it and the end."""
-    read, write = os.pipe()
-    with tempfile.TemporaryDirectory() as folder, os.fdopen(read) as lines, tempfile.TemporaryFile() as noise:
+    with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "pytest.ini"
         empty.write_text("[pytest]\n")
-        request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
-        request |= {"skipped": sorted(skipped), "take": arguments.take, "channel": write}
         path = [*map(str, suite.path), os.environ.get("PYTHONPATH", ""), str(HERE)]
         environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.environment}
         environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "1"}
-        environment["OPMILL_FOREIGN"] = json.dumps(request)
         options = ["-q", "-p", "foreign_plugin", "-p", "no:cacheprovider", "-c", str(empty), f"--rootdir={suite.folder}"]
         options += ["--continue-on-collection-errors", "-k", arguments.tests]
-        command = [sys.executable, "-m", "pytest", *options, str(suite.tests)]
-        child = subprocess.Popen(
-            command, pass_fds=[write], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise
-        )
-        os.close(write)
+
+        def start(write: int) -> tuple[list[str], dict[str, str]]:
+            request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
+            request |= {"skipped": sorted(skipped), "take": arguments.take, "channel": write}
+            command = [sys.executable, "-m", "pytest", *options, str(suite.tests)]
+            return command, {**environment, "OPMILL_FOREIGN": json.dumps(request)}
+
         running = ""
-        try:
+        with telling(start, folder) as process:
             while True:
                 limit = min(2 * arguments.limit if running else 300, max(1, until - time.monotonic()))
-                ready, _, _ = select.select([lines.fileno()], [], [], limit)
-                line = lines.readline() if ready else None
-                if line:
-                    kind, test, details = json.loads(line)
-                    if kind == "end":
-                        if arguments.verbose:
-                            child.wait()
-                            noise.seek(0)
-                            print(noise.read()[-6000:].decode(errors="replace"), file=sys.stderr)
-                        return
-                    running = test if kind == "started" else ""
-                    if kind == "not collected":
-                        print(f"{test} cannot be collected: {details['text'].strip().splitlines()[-1]}", file=sys.stderr)
-                    elif kind != "started":
-                        yield kind, test, details
-                    continue
-                if line is None and time.monotonic() >= until:
-                    return  # it is not the test that took so long
-                if line is None:
-                    yield "hung", running, {"text": f"no end within {limit:.0f} s"}
-                else:
-                    status = child.wait()
-                    noise.seek(0)
-                    yield "crashed", running, {"text": f"exit status {status}\n{noise.read()[-4000:].decode(errors='replace')}"}
-                return
-        finally:
-            child.kill()
-            child.wait()
+                try:
+                    told = process.next(limit)
+                except EOFError:
+                    yield "crashed", running, {"text": f"exit status {process.process.wait()}\n{process.noise(4000)}"}
+                    return
+                if told is None:
+                    if time.monotonic() < until:  # else it is not the test that took so long
+                        yield "hung", running, {"text": f"no end within {limit:.0f} s"}
+                    return
+                kind, test, details = told
+                if kind == "end":
+                    if arguments.verbose:
+                        process.process.wait()
+                        print(process.noise(6000), file=sys.stderr)
+                    return
+                running = test if kind == "started" else ""
+                if kind == "not collected":
+                    print(f"{test} cannot be collected: {details['text'].strip().splitlines()[-1]}", file=sys.stderr)
+                elif kind != "started":
+                    yield kind, test, details
 
 
 def outcomes(suite: Prepared, how: str, arguments: Any, skipped: set[str] = frozenset()) -> dict[str, tuple[str, dict[str, Any]]]:  # type: ignore[assignment]

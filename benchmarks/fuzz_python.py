@@ -18,9 +18,7 @@ import io
 import itertools
 import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +32,7 @@ from typing import Any
 import torch
 
 import opmill
+from processes import telling
 from random_python import random_python
 
 HERE = Path(__file__).resolve()
@@ -284,30 +283,21 @@ def verdicts(first: int, count: int, chunk: int = 250) -> Iterator[tuple[int, st
     """Seeds with their verdicts, from as many processes as it takes."""
     at, end = first, first + count
     while at < end:
-        read, write = os.pipe()
-        with tempfile.TemporaryFile() as noise, os.fdopen(read) as lines, tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1", "OPMILL_CACHE_DIR": f"{folder}/cache"}
             environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), environment.get("PYTHONPATH", "")])
-            command = [sys.executable, "-c", f"import fuzz_python as f; f.child({at}, {min(chunk, end - at)}, {write})"]
-            process = subprocess.Popen(command, pass_fds=[write], env=environment, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise)
-            os.close(write)
-            try:
-                while True:
-                    ready, _, _ = select.select([lines.fileno()], [], [], 3 * SECONDS + 60)
-                    line = lines.readline() if ready else ""
-                    if line:
-                        seed, kind, detail = json.loads(line)
-                        at = seed + 1
-                        yield seed, kind, detail
-                        continue
-                    if not ready or process.wait() != 0:
-                        noise.seek(0)
-                        yield at, "crash" if ready else "hung", noise.read()[-3000:].decode(errors="replace")
-                        at += 1
-                    break
-            finally:
-                process.kill()
-                process.wait()
+            call = f"import fuzz_python as f; f.child({at}, {min(chunk, end - at)}, %d)"
+            with telling(lambda write, call=call, own=environment: ([sys.executable, "-c", call % write], own)) as process:
+                try:
+                    while (told := process.next(3 * SECONDS + 60)) is not None:
+                        at = told[0] + 1
+                        yield tuple(told)
+                    kind = "hung"
+                except EOFError:
+                    kind = "crash" if process.process.wait() != 0 else ""
+                if kind:
+                    yield at, kind, process.noise(3000)
+                    at += 1
 
 
 def main() -> int:

@@ -1,14 +1,18 @@
-"""Processes that measure, one thing each, and say what they found as a line of JSON; and processes that run one script together."""
+"""Processes that measure, one thing each, and say what they found as a line of JSON; processes that tell what they come to, line by line;
+and processes that run one script together."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _REASON = 300
 """Characters."""
@@ -31,6 +35,47 @@ def measured(command: Sequence[str], timeout: float, environment: Mapping[str, s
 def caches(folder: str | Path) -> dict[str, str]:
     """This process's environment with the caches of both compilers in the folder."""
     return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "OPMILL_CACHE_DIR": f"{folder}/opmill"}
+
+
+class Telling:
+    """A process that writes lines of JSON into a pipe. What it writes elsewhere is kept aside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], lines: IO[str], noise: IO[bytes]) -> None:
+        self.process, self._lines, self._noise = process, lines, noise
+
+    def next(self, limit: float) -> Any:
+        """The next line's value; None where none comes within ``limit`` seconds. Raises EOFError where no more will come."""
+        if not select.select([self._lines.fileno()], [], [], limit)[0]:
+            return None
+        line = self._lines.readline()
+        if not line:
+            raise EOFError
+        return json.loads(line)
+
+    def noise(self, most: int) -> str:
+        """The end of what it has written elsewhere."""
+        self._noise.seek(0)
+        return self._noise.read()[-most:].decode(errors="replace")
+
+
+@contextlib.contextmanager
+def telling(start: Callable[[int], tuple[Sequence[str], Mapping[str, str]]], folder: str | None = None) -> Iterator[Telling]:
+    """A process that is ended with the block. ``start``: its command and environment, given the descriptor that it writes lines to;
+    ``folder``: where it runs."""
+    read, write = os.pipe()
+    with os.fdopen(read) as lines, tempfile.TemporaryFile() as noise:
+        try:
+            command, environment = start(write)
+            process = subprocess.Popen(
+                command, pass_fds=[write], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise
+            )
+        finally:
+            os.close(write)
+        try:
+            yield Telling(process, lines, noise)
+        finally:
+            process.kill()
+            process.wait()
 
 
 class Ended(RuntimeError):
