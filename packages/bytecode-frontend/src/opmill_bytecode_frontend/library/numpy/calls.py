@@ -15,6 +15,7 @@ import torch
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
+from ...graph.versions import memory
 from ...values.arrays import ArrayValue, like_layout, sizes_now, torch_dtype
 from ...values.base import Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
@@ -479,7 +480,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
     shown = next(
         (a for a in arrays if isinstance(want, np.ndarray) and isinstance(a.like, np.ndarray) and np.may_share_memory(want, a.like)), None
     )
-    shares = any(storage(a.inner) == storage(made) for a in arrays)
+    shares = any(memory(a.inner.fake) == memory(made.fake) for a in arrays)
     if shown is not None and shares and shown.stands_for is None and same_strides(made, want):
         return ArrayValue(made, want)
     if shown is not None and want.size:
@@ -488,10 +489,6 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
         assume([ArrayValue(kept, want)])
         return ArrayValue(kept, want, stands_for=base)
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
-
-
-def storage(value: TensorValue) -> int:
-    return int(getattr(value.fake, "meta", value.fake).untyped_storage()._cdata)
 
 
 def same_strides(made: TensorValue, want: Any) -> bool:

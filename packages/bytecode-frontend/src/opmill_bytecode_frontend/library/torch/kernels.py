@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from opmill_guards.guard import Is
 
+from ...graph.versions import memory
 from ...kernels.operators import Launch, operator_of
 from ...kernels.stores import Indirect, plain_function, written
 from ...values.base import MISSING, NotConstant, Value
@@ -97,9 +98,9 @@ def sorted_arguments(
 
 def check_memory(vm: Interpreter, tensors: list[TensorValue], writes: tuple[bool, ...]) -> None:
     """A kernel that writes one tensor and knows its memory by another name, too, cannot be given a copy of it."""
-    memories = [t.fake.meta.untyped_storage()._cdata for t in tensors]
-    for tensor, memory, wrote in zip(tensors, memories, writes, strict=True):
-        if wrote and memories.count(memory) > 1:
+    memories = [memory(t.fake) for t in tensors]
+    for tensor, place, wrote in zip(tensors, memories, writes, strict=True):
+        if wrote and memories.count(place) > 1:
             refuse(vm, f"{tensor.describe()} shares memory with another argument and is written")
 
 
