@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
 
-from opmill_fake_tensors import DataDependent, FakeContext, NoFakeKernel
+from opmill_fake_tensors import DataDependent, FakeContext, FakeTensor, NoFakeKernel
 from opmill_fake_tensors.symbols import Sizes
 
 CASES = {
@@ -188,3 +192,42 @@ def test_fakes_of_computed_tensors_made_inside_of_transforms(transform: Any) -> 
 
         out = transform(fn)(ctx.from_tensor(torch.ones(4)))
     assert out.requires_grad and made[0].requires_grad and not made[0].is_leaf
+
+
+def _marks(result: Any) -> list[Any]:
+    return [(type(t), *((t.is_conj(), t.is_neg(), t.shape) if isinstance(t, torch.Tensor) else ())) for t in tree_leaves(result)]
+
+
+def _is_part(t: torch.Tensor) -> bool:
+    return t._is_view() or t.is_conj() or t.is_neg() or (t.layout is torch.strided and t.untyped_storage().nbytes() > t.nbytes)
+
+
+def _conjugated(sample: Any) -> Any:
+    def mark(leaf: Any) -> Any:
+        plain = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and leaf.is_complex()
+        return leaf.detach().conj() if plain else leaf
+
+    return tree_map(mark, (sample.input, *sample.args)), sample.kwargs
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_views_of_conjugates_are_marked_as_torch_marks_them() -> None:
+    """Every operator with samples whose results are views, or views of a copy that nobody sees (``unsafe_split``)."""
+    looked_at = 0
+    asked_apart = ("resolve_conj", "imag", "tensor_split")  # the first two by methods of fakes, the last reads data
+    for op in op_db:
+        if torch.complex64 not in op.supported_dtypes("cpu") or op.name.startswith(("sparse", "jiterator")) or op.name in asked_apart:
+            continue
+        for sample in itertools.islice(op.sample_inputs("cpu", torch.complex64), 2):
+            args, kwargs = _conjugated(sample)
+            with contextlib.suppress(RuntimeError, ValueError):
+                want = op.op(*args, **kwargs)
+                if not any(isinstance(t, torch.Tensor) and _is_part(t) for t in tree_leaves(want)):
+                    continue
+                with FakeContext() as ctx:
+                    fakes = [tree_map(lambda x: ctx.from_tensor(x) if isinstance(x, torch.Tensor) else x, a) for a in args]  # noqa: B023
+                    assert _marks(op.op(*fakes, **kwargs)) == [
+                        (FakeTensor if m[0] is torch.Tensor else m[0], *m[1:]) for m in _marks(want)
+                    ], op.name
+                looked_at += 1
+    assert looked_at > 60

@@ -41,6 +41,9 @@ _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
 """Questions of torch's C++ about a tensor with symbolic sizes: it wants integers, which are assumed from then on."""
 _MARKED: dict[str, Callable[[torch.Tensor], bool]] = {"aten::resolve_conj": torch.Tensor.is_conj, "aten::resolve_neg": torch.Tensor.is_neg}
 """Operators that write out what a tensor is marked as."""
+_WRITTEN_OUT = ("aten::view_as_real", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+"""Operators that give views of a copy where their argument is marked as conjugated: torch, which does not see the mark of a fake, asks for
+the imaginary part by the first one."""
 _NUMBERS = (int, float, bool, complex)
 _wrapper = torch.Tensor._make_wrapper_subclass
 
@@ -286,10 +289,8 @@ class FakeContext(TorchDispatchMode):
         if (marked := _MARKED.get(op.packet)) and isinstance(args[0], FakeTensor) and marked(args[0].meta):
             with no_dispatch():
                 return self.from_meta(alike(args[0].meta), args[0].device)  # torch does not see the marks, and would give the fake itself
-        if op.packet == "aten::view_as_real" and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
-            args = [
-                self.run(torch.ops.aten.resolve_conj.default, args, {})
-            ]  # torch, which does not see the mark, asks for the imaginary part so
+        if op.packet in _WRITTEN_OUT and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
+            args = [self.run(torch.ops.aten.resolve_conj.default, args[:1], {}), *args[1:]]
         call = _Call(self)
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}

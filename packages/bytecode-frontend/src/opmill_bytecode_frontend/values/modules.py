@@ -24,6 +24,8 @@ from .mapping import DictValue
 from .objects import ObjectValue, bind_descriptor, find_in_mro
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from opmill_guards.source import Source
 
     from ..interpretation.frame import Frame
@@ -57,6 +59,14 @@ def running_module(frame: Frame | None) -> str:
             return first.known_as
         frame = frame.caller
     return ""
+
+
+def is_buffer(vm: Machine, value: Value) -> bool:
+    """Whether a value is a ``torch.nn.Buffer``: a tensor that is marked as one."""
+    if not issubclass(value.python_type(), torch.Tensor):
+        return False
+    mark = vm.attempt(lambda: vm.getattr(value, "_is_buffer"), AttributeError)
+    return mark is not None and vm.truth(mark)
 
 
 def is_data_parallel(module: torch.nn.Module) -> bool:
@@ -149,24 +159,28 @@ class ModuleValue(ObjectValue):
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         plain = find_in_mro(self.cls.__mro__, "__setattr__")[0] is torch.nn.Module
-        d = self.obj.__dict__
-        special = any(name in d[s] for s in STORES) or issubclass(
-            value.python_type(), (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer)
-        )
+        holding = [store for store in STORES if self.stored(vm, store, name) is not MISSING]
+        special = bool(holding) or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module)) or is_buffer(vm, value)
         if plain and not special:
             for store in STORES:
-                vm.guard(Absent(self.tables[store], name))
-        if plain and not special:
+                if name not in self.obj.__dict__[store]:
+                    vm.guard(Absent(self.tables[store], name))
             self.generic_setattr(vm, name, value)
-        elif plain and name in d["_buffers"] and issubclass(value.python_type(), torch.Tensor):
+        elif plain and holding == ["_buffers"] and value.python_type() is torch.Tensor and not is_buffer(vm, value):
             self.getattr(vm, "_buffers").dunder(vm, "__setitem__", [ConstantValue(name), value])
         else:
             super().setattr(vm, name, value)
 
     def has_hooks(self) -> bool:
         self.assumes_hooks = True
-        d = self.obj.__dict__
-        return any(d[h] for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
+        return any(self.table_now(h) for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
+
+    def table_now(self, name: str) -> Collection[object]:
+        """One of its dictionaries, as captured code has left it."""
+        entry = None if self._attrs is None else self._attrs.items.get(name)
+        found = None if entry is None else entry[1]
+        table: Collection[object] = found.items if isinstance(found, DictValue) else self.obj.__dict__[name]
+        return table
 
     def has_own_call(self) -> bool:
         """Whether a call is another one than that of ``torch.nn.Module``."""

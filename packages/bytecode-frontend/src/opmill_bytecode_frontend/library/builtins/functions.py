@@ -26,6 +26,7 @@ from ...values.floating import FloatNumber
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
+from ...values.modules import is_buffer
 from ...values.objects import ObjectValue, checked_length, find_in_mro
 from ...values.opaque import AddressValue
 from ...values.sequence import ListValue, SequenceValue, TupleValue, sort_values
@@ -36,6 +37,7 @@ from ..dispatch import fold
 from ..registry import handles, handles_objects_of, named
 from . import unfinished
 from .iteration import each
+from .protocols import fits, is_asked_of_instances
 
 if TYPE_CHECKING:
     from ...interpretation.frame import Frame
@@ -96,8 +98,12 @@ def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
     check = written_check(vm, cls, "__instancecheck__")
     if check is not None:
         return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))
+    if cls is torch.nn.Buffer:
+        return is_buffer(vm, value)
     real = value.real()
     try:
+        if is_asked_of_instances(cls, value.python_type()):
+            return fits(vm, value, cls)
         if isinstance(value, TensorValue):
             if cls in (torch.Tensor, torch._C.TensorBase, object):
                 return True
