@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch._functorch.config
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.profiler import ProfilerActivity, profile
 
 Tensors = tuple[torch.Tensor, ...]
 CAP, WINDOW, PREFIX, DOCUMENT = 15.0, 128, 40, 150
@@ -85,6 +86,7 @@ RIGHT = {
     "float32": Case("plain", "causal", whole),
     "float32, alibi, d128": Case("alibi", "window", whole, 128),
     "bias": Case("bias", "all"),
+    "documents, ragged, shared heads, d128": Case("cap", "documents", width=128, own=2, queries=500, keys=500),
     "prefix, ragged": Case("plain", "prefix", queries=500, keys=391),
     "relative, few queries": Case("relative", "all", queries=3, keys=777, width=128),
     "shared heads, d256": Case("plain", "causal", width=256, heads=8, own=2),
@@ -155,6 +157,15 @@ def milliseconds(run: Callable[[], object], repeats: int = 7) -> float:
     return sorted(times)[len(times) // 2]
 
 
+def kernels_in(run: Callable[[], object]) -> list[tuple[str, float, int]]:
+    """What a device runs: names, microseconds together, how often."""
+    with profile(activities=[ProfilerActivity.CUDA]) as watched:
+        run()
+        torch.cuda.synchronize()
+    found = [(e.key, round(e.self_device_time_total, 1), e.count) for e in watched.key_averages() if e.self_device_time_total]
+    return sorted(found, key=lambda e: -e[1])
+
+
 def share_kept(case: Case) -> float:
     """Of all pairs, those that the mask keeps."""
     n = case.keys
@@ -174,6 +185,7 @@ def speed(name: str, case: Case, compiler: str, once: bool) -> dict[str, Any]:
     backward = milliseconds(lambda: torch.autograd.grad(out, tensors, gradient, retain_graph=True))
     work = 4e-9 * case.batch * case.heads * case.queries * case.keys * case.width * share_kept(case)
     row = {"setting": name, "compiler": compiler, "forward": round(forward, 3), "backward": round(backward, 3)}
+    row["top"] = kernels_in(lambda: torch.autograd.grad(function(*tensors), tensors, gradient))
     rates = {
         "tflops": [round(work / forward), round(2.5 * work / backward)],
         "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
@@ -191,7 +203,17 @@ def tiles(name: str, case: Case) -> list[dict[str, Any]]:
 
     kernels = kernels_of(case)
     options, store = GeneratorOptions("cuda:0"), Store(os.environ["OPMILL_CACHE_DIR"])
-    shapes = (None, *OTHERS, AttentionShape(128, 128, 4, 3), AttentionShape(128, 128, 8, 3), AttentionShape(64, 128, 8, 2))
+    more = (
+        (128, 64, 8, 3),
+        (128, 128, 8, 3),
+        (128, 128, 4, 2),
+        (64, 128, 8, 2),
+        (64, 128, 4, 2),
+        (128, 32, 8, 2),
+        (64, 32, 4, 3),
+        (64, 64, 4, 2),
+    )
+    shapes = dict.fromkeys((None, *OTHERS, *(AttentionShape(*shape) for shape in more)))
     makers = {shape: TritonKernelGenerator(budget=Budget(attention=shape)) for shape in shapes}
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda maker: maker.build(kernels, options, store), makers.values()))

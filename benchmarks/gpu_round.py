@@ -30,8 +30,9 @@ import from_sources
 
 HERE = Path(__file__).resolve().parent
 PYTHON = [sys.executable, "-W", "ignore"]
-_LONG = 300
-"""Characters of a row that is printed."""
+_LONG, _MANY = 300, 8
+"""Characters of a row that are printed, and kernels."""
+TILES = ("causal 4k d64", "causal 4k d128", "cap 4k d128", "documents 16k d64")
 
 
 def script(name: str, *arguments: str) -> list[str]:
@@ -76,7 +77,7 @@ PARTS = {
     "tests": Part(
         [[*PYTHON, "-m", "pytest", "-q", "-x", "-n", "8", "-p", "no:cacheprovider", *(f"integration_tests/{t}" for t in TESTS)]], 120
     ),
-    "tiles": Part([script("gpu_attention", "tiles")], 90),
+    "tiles": Part([script("gpu_attention", "tiles", *TILES)], 240),
 }
 
 
@@ -101,7 +102,7 @@ def _short(text: str) -> str:
     lines = [json.dumps(row)[: 2 * _LONG]]
     if steps:
         lines += [f"    {line}" for line in _by_name(steps)]
-    return "\n".join([*lines, *(f"    {us:9.1f} us {count:6.1f}x  {name[:70]}" for name, us, count in top or ())])
+    return "\n".join([*lines, *(f"    {us:9.1f} us {count:6.1f}x  {name[:70]}" for name, us, count in (top or ())[:_MANY])])
 
 
 def _by_name(steps: Sequence[str]) -> list[str]:

@@ -76,7 +76,7 @@ def profiled(step: Callable[[], object]) -> dict[str, Any]:
     for start, end in sorted((e.time_range.start, e.time_range.end) for e in events):
         busy += max(0.0, end - max(start, last))
         last = max(last, end)
-    top = [(name, round(us / STEPS, 1), round(often[name] / STEPS, 1)) for name, us in taken.most_common(10)]
+    top = [(name, round(us / STEPS, 1), round(often[name] / STEPS, 1)) for name, us in taken.most_common(40)]
     return {"kernels_ms": round(busy / 1e3 / STEPS, 2), "kernels": sum(often.values()) // STEPS, "top": top}
 
 

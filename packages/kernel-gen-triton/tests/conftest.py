@@ -2,10 +2,13 @@
 
 import importlib.util
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
 os.environ["TRITON_INTERPRET"] = "1"
+sys.path.append(str(Path(__file__).parent))  # tests of one thing share what they compare with
 
 HAVE_TRITON = importlib.util.find_spec("triton") is not None
 NEEDS_TRITON = "triton is not installed; the tests run wherever it is, GPU or none (pip install 'opmill-kernel-gen-triton[triton]')"

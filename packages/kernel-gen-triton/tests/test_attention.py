@@ -65,27 +65,31 @@ def module_of(function, count: int) -> torch.fx.GraphModule:
     return torch.fx.symbolic_trace(eval(f"lambda {names}: f({names})", {"f": function}))
 
 
-def program(score: str, mask: str, scale: float, results: int) -> torch.fx.GraphModule:
-    """flex_attention of (query, key, value, slopes, bias, document)."""
+def program(score: str, mask: str, scale: float, results: int, blocks: tuple = ()) -> torch.fx.GraphModule:
+    """flex_attention of (query, key, value, slopes, bias, document, *tensors among what ``blocks`` tell of the mask)."""
     graph, kept = torch.fx.Graph(), MASKS[mask] or (lambda b, h, i, j, *_: b.new_ones((), dtype=torch.bool))
     inputs = [graph.placeholder(name) for name in ("q", "k", "v", "slopes", "bias", "document")]
     root = torch.nn.Module()
     root.score, root.kept = module_of(SCORES[score], 8), module_of(kept, 7)
-    block = (*(1 for _ in range(12)), graph.get_attr("kept"))
-    others = tuple(inputs[3:])
+    block = tuple(graph.placeholder(f"b{k}") if isinstance(b, torch.Tensor) else b for k, b in enumerate(blocks or (1,) * 12))
+    block = (*block, graph.get_attr("kept"))
+    others = tuple(inputs[3:6])
     call = graph.call_function(flex_attention, (*inputs[:3], graph.get_attr("score"), block, scale, {}, others, others))
     graph.output(tuple(graph.call_function(lambda x, k: x[k], (call, k)) for k in range(results)))
     return torch.fx.GraphModule(root, graph)
 
 
-def reference(score: str, mask: str, scale: float, q, k, v, *others):
-    """Output, logarithm of the sums, to base 2."""
+def reference(score: str, mask: str, scale: float, q, k, v, *others, blocks=None):
+    """Output, logarithm of the sums, to base 2. ``blocks``: of each pair 0 for one that does not count, 2 for one that does, 1 where the
+    mask says which."""
     k, v = (t.repeat_interleave(q.size(1) // t.size(1), 1) for t in (k, v))
     scores = q @ k.transpose(-2, -1) * scale
     at = [torch.arange(n).reshape([n if d == e else 1 for e in range(4)]) for d, n in enumerate(scores.shape)]
     changed = SCORES[score](scores, *at, *others).expand(scores.shape)
     if MASKS[mask] is not None:
-        changed = torch.where(MASKS[mask](*at, *others).expand(scores.shape), changed, -math.inf)
+        kept = MASKS[mask](*at, *others)
+        kept = kept if blocks is None else (blocks == 2) | (blocks == 1) & kept
+        changed = torch.where(kept.expand(scores.shape), changed, -math.inf)
     empty = changed.amax(-1) == -math.inf
     weights = torch.where(empty.unsqueeze(-1), 0.0, torch.where(empty.unsqueeze(-1), 0.0, changed).softmax(-1))
     sums = torch.where(empty, 0.0, changed.masked_fill(empty.unsqueeze(-1), 0.0).logsumexp(-1))

@@ -1,19 +1,19 @@
 """Which of several ways to write a kernel is the fastest, by running them on the device.
 
-All ways run on the same memory: numbers drawn at random, indices zero. Where measuring is not possible (no memory, another device, a stream
-that records), the first way is taken, which the cost model has chosen.
+All ways run on the same memory: numbers drawn at random, indices zero, half of the blocks that a mask lists. Where measuring is not
+possible (no memory, another device, a stream that records), the first way is taken, which the cost model has chosen.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.loops.ir import Attention, LoopKernel
 from opmill_runtime_cache.devices.cuda import kernel as cuda
 from opmill_runtime_cache.devices.cuda.kernel import CudaKernel
 from opmill_runtime_cache.devices.cuda.timing import device_seconds
@@ -88,7 +88,22 @@ def _memory(kernel: LoopKernel, device: torch.device) -> tuple[dict[str, int], l
         if not kernel.symbols or guess == 1:
             raise RuntimeError("too large to be measured")
         guess //= 2
-    return sizes, [_filled(n, getattr(torch, b.dtype), device) for n, b in zip(counts, kernel.buffers, strict=True)]
+    memory = {b.name: _filled(n, getattr(torch, b.dtype), device) for n, b in zip(counts, kernel.buffers, strict=True)}
+    if kernel.attention is not None:
+        list_blocks(kernel.attention, memory)
+    return sizes, list(memory.values())
+
+
+def list_blocks(found: Attention, memory: Mapping[str, torch.Tensor]) -> None:
+    """Half of all blocks, as of a causal mask: each way has something to do."""
+    others, block = (found.queries, found.query_block) if found.part == "keys" else (found.keys, found.key_block)
+    blocks = {name: memory[placed.buffer] for name, placed in found.operands if name in found.BLOCKS}
+    for name, tensor in blocks.items():
+        count = -(-others // block)
+        if name in ("count", "full_count"):
+            tensor.fill_(-(-count // len(blocks)))  # two tensors of each kind of blocks
+        else:
+            tensor.copy_(torch.arange(tensor.numel(), device=tensor.device) % count)
 
 
 def _filled(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -96,4 +111,4 @@ def _filled(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tenso
     return tensor.normal_() if dtype.is_floating_point else tensor
 
 
-__all__ = ["fastest", "seconds", "variants"]
+__all__ = ["fastest", "list_blocks", "seconds", "variants"]

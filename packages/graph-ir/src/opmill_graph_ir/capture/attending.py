@@ -17,7 +17,9 @@ class AttentionOperator:
     row, others): the gradients of query, key and value, where a score's is its weight times (gradient * value - the row's number).
 
     Sizes: query [batch, heads, queries, width], key and value [batch, heads / n, keys, width]; all are numbers. ``others`` is a list of
-    tensors that the functions read.
+    tensors that the functions read. A list of what says of whole blocks of pairs what ``kept`` says of each may follow: see ``Attention``.
+    These are, for each block of queries, the number and the indices of blocks of keys, then (where ``full``) the same of full ones; the
+    same for each block of keys, where a gradient is to use them. ``blocks``: queries and keys of one.
 
     ``dense`` computes the same by torch's operators, of the same tensors. Of tensors [batch, heads, queries, keys], of which each element
     is computed by itself: ``score`` gives changed scores, of scores and others; ``kept`` which pairs count, of others; ``slope`` the
@@ -29,6 +31,8 @@ class AttentionOperator:
     score: AtenGraph
     kept: AtenGraph
     slope: AtenGraph | None = None
+    blocks: tuple[int, int] | None = None
+    full: bool = False
     _overloadname = ""
     tags = ()
 

@@ -273,7 +273,12 @@ class Attention:
       where ``Ref("gradient", "float32")`` is ``weighted``. ``query_gradient`` sums ``scale * slope * key`` over j, ``key_gradient``
       ``scale * slope * query`` over i and the heads of a key, ``value_gradient`` ``weight * gradient``.
 
-    ``operands``: where each of these tensors is. ``shared`` heads of the query have one of keys and values. All sizes are positive;
+    ``operands``: where each of these tensors is. With ``query_block`` and ``key_block``, they tell of whole blocks of pairs what ``kept``
+    says, so that a kernel need not ask: no pair counts outside of those blocks that are listed, each pair of full ones does.
+    ``listed[b, h, k, :]`` has the numbers of blocks, ``count[b, h, k]`` says how many; ``full`` and ``full_count`` are of full blocks,
+    where there are any. ``k`` is the number of a block of queries, or of keys for ``keys``. Sizes of blocks are multiples of 16.
+
+    ``shared`` heads of the query have one of keys and values. All sizes are positive;
     ``width`` (of queries and keys) and ``depth`` (of values) are powers of two from 16 on."""
 
     part: AttentionPart
@@ -290,7 +295,10 @@ class Attention:
     score: Expr
     kept: Expr
     slope: Expr | None = None
+    query_block: int = 0
+    key_block: int = 0
 
+    BLOCKS: ClassVar = ("count", "listed", "full_count", "full")
     RESULTS: ClassVar = ("output", "sums", "largest"), ("query_gradient", "key_gradient", "value_gradient")
 
     @property

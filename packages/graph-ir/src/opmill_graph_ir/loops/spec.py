@@ -93,6 +93,11 @@ def _attention(found: Attention, scope: _Scope) -> Iterator[str]:
         yield "attention beside nests, or of sizes that are no numbers"
     if unknown := {placed.buffer for _, placed in found.operands} - inner.buffers.keys():
         yield f"{sorted(unknown)} are no buffers"
+    placed = [name in dict(found.operands) for name in found.BLOCKS]
+    if placed not in ([False] * 4, [True, True, False, False], [True] * 4) or placed[0] != bool(found.query_block and found.key_block):
+        yield "blocks of a size, and how many of which"
+    if found.query_block % 16 or found.key_block % 16:
+        yield f"blocks of {found.query_block} queries and {found.key_block} keys"
     for function in found.functions():
         yield from _value(function, inner)
 

@@ -64,7 +64,7 @@ def show(kernel: LoopKernel) -> str:
     return "\n".join(lines) + "\n"
 
 
-_SIZES = ("batch", "heads", "shared", "queries", "keys", "width", "depth", "scale")
+_SIZES = ("batch", "heads", "shared", "queries", "keys", "width", "depth", "scale", "query_block", "key_block")
 _FUNCTIONS = ("score", "kept", "slope")
 
 

@@ -13,7 +13,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from ..capture.attending import AttentionOperator, with_dense_attention
 from ..capture.graph import AtenGraph, Node, OutputTensor
 from ..loops.index import ZERO, Index, index
-from ..loops.ir import POSITIONS, Attention, AttentionPart, Const, Expr, IndexValue, LoopKernel, Op, Read, Ref
+from ..loops.ir import POSITIONS, Attention, AttentionPart, Const, Expr, IndexValue, LoopKernel, Op, Placed, Read, Ref
 from ..lowered import BufferArg, Extern, Pointwise
 from ..schedule.rewrite import Rewriter
 from ..schedule.rewrite import walk as expressions_in
@@ -215,7 +215,13 @@ _PLACES = {
 
 
 def _kernel(
-    ctx: Context, node: Node, part: AttentionPart, tensors: Mapping[str, View], others: Sequence[View], results: Mapping[str, str | None]
+    ctx: Context,
+    node: Node,
+    part: AttentionPart,
+    tensors: Mapping[str, View],
+    others: Sequence[View],
+    blocks: Sequence[View],
+    results: Mapping[str, str | None],
 ) -> None:
     """A kernel that computes ``results``: values by the operand's name."""
     operator: AttentionOperator = node.func
@@ -227,6 +233,9 @@ def _kernel(
     memory = Memory(ctx)
     operands = {what: memory.placed(view) for what, view in tensors.items()}
     read = [memory.placed(view) for view in others]
+    if functions.kept == Const(True, "bool"):
+        blocks = ()
+    operands |= {what: _of_all(memory.placed(view), view) for what, view in zip(Attention.BLOCKS, blocks, strict=False)}
     operands |= {what: memory.result(name, ctx.metas[name].dtype) for what, name in wanted.items()}
     loaded = [memory.load(f, read, [v.dtype for v in others]) for f in (functions.score, functions.kept)]
     slope = None if functions.slope is None else memory.load(functions.slope, read, [v.dtype for v in others])
@@ -248,26 +257,48 @@ def _kernel(
         loaded[0],
         loaded[1],
         slope if part != "forward" else None,
+        *(operator.blocks if blocks and operator.blocks else ()),
     )
     kernel = LoopKernel(f"attention_{part}", memory.buffers(), (), (), attention)
     args = tuple(BufferArg(name) for name in memory.read)
     ctx.nodes.append(Extern(node.func.name(), args, {}, tuple(wanted.values()), origin=ctx.origin, kernel=kernel))
 
 
+def _of_all(placed: Placed, view: View) -> Placed:
+    """What is of one sequence or one head is of all."""
+    return replace(placed, strides=tuple(0 if n == 1 else s for n, s in zip(view.sizes, placed.strides, strict=True)))
+
+
+def _by_queries_and_keys(node: Node, blocks: Sequence[View]) -> tuple[Sequence[View], Sequence[View]]:
+    own = 4 if node.func.full else 2
+    return blocks[:own], blocks[own:]
+
+
 @ROWS.lowers("attention")
-def _attention(ctx: Context, node: Node, query: View, key: View, value: View, others: list[View]) -> list[None]:
+def _attention(ctx: Context, node: Node, query: View, key: View, value: View, others: list[View], blocks: list[View]) -> list[None]:
     tensors = {"query": query, "key": key, "value": value}
-    _kernel(ctx, node, "forward", tensors, others, dict(zip(("output", "sums", "largest"), node.results, strict=True)))
+    blocks, _ = _by_queries_and_keys(node, blocks)
+    _kernel(ctx, node, "forward", tensors, others, blocks, dict(zip(("output", "sums", "largest"), node.results, strict=True)))
     return [None] * 3
 
 
 @ROWS.lowers("attention_backward")
 def _backward(
-    ctx: Context, node: Node, query: View, key: View, value: View, gradient: View, sums: View, rows: View, others: list[View]
+    ctx: Context,
+    node: Node,
+    query: View,
+    key: View,
+    value: View,
+    gradient: View,
+    sums: View,
+    rows: View,
+    others: list[View],
+    blocks: list[View],
 ) -> list[None]:
     tensors = {"query": query, "key": key, "value": value, "gradient": gradient, "sums": sums, "rows": rows}
-    _kernel(ctx, node, "keys", tensors, others, dict(zip(("key_gradient", "value_gradient"), node.results[1:], strict=True)))
-    _kernel(ctx, node, "queries", tensors, others, {"query_gradient": node.results[0]})
+    by_queries, by_keys = _by_queries_and_keys(node, blocks)
+    _kernel(ctx, node, "keys", tensors, others, by_keys, dict(zip(("key_gradient", "value_gradient"), node.results[1:], strict=True)))
+    _kernel(ctx, node, "queries", tensors, others, by_queries, {"query_gradient": node.results[0]})
     return [None] * 3
 
 

@@ -64,6 +64,9 @@ def shape_of(found: Attention, budget: Budget) -> AttentionShape:
     count = found.keys if found.part == "keys" else found.queries
     while rows >= 2 * max(count, _FEWEST):
         rows //= 2
+    if found.query_block:  # tiles are parts of blocks
+        own, others = (found.key_block, found.query_block) if found.part == "keys" else (found.query_block, found.key_block)
+        rows, steps = min(rows, own & -own), min(steps, others & -others)
     return AttentionShape(rows, steps, min(warps, 4) if rows < 64 and size == 2 else warps, stages)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Attention, Axis, Const, Expr, LoopKernel, Placed, Ref
@@ -18,6 +19,7 @@ from ..emit.space import Group, Text
 from ..emit.types import ARCH, TYPES
 from ..nest import HEADER, WAIT, Function, Param
 from .bounds import Band, band_of
+from .places import with_places_apart
 from .shape import shape_of
 
 _LOG2E = 1 / math.log(2)
@@ -33,7 +35,9 @@ def attention_text(kernel: LoopKernel, budget: Budget, *, precise: bool) -> Func
 
 class _Writer:
     def __init__(self, kernel: LoopKernel, found: Attention, budget: Budget, precise: bool) -> None:
-        self.kernel, self.found, self.precise = kernel, found, precise
+        extents = {"i": found.queries, "j": found.keys, "h": found.heads, "b": found.batch}
+        score, slope = (f and with_places_apart(f, extents) for f in (found.score, found.slope))
+        self.kernel, self.found, self.precise = kernel, replace(found, score=score, slope=slope), precise
         self.shape = shape_of(found, budget)
         self.wide = any((b.numel.constant or 0) >= _LARGE for b in kernel.buffers)
         self.operands = dict(found.operands)
@@ -46,7 +50,15 @@ class _Writer:
         self.lines = Lines(1)
         self.tiles = -(-self.rows // self.shape.rows)
         self.masked = bool(self.rows % self.shape.rows)
-        self.ragged = bool(self.others % self.shape.steps)
+        self.blocks = self._blocks()
+        self.ragged = bool(self.others % (self.blocks[1] if self.blocks else self.shape.steps))
+
+    def _blocks(self) -> tuple[int, int] | None:
+        """How many rows and partners of these the blocks have of which the program is told; None where places say it all."""
+        sizes = (self.found.query_block, self.found.key_block)
+        if "count" not in self.operands or self.band.whole:
+            return None
+        return sizes[::-1] if self.by_keys else sizes
 
     def write(self) -> Function:
         self.lines.lines += [f"    {line}" for line in WAIT]
@@ -140,15 +152,39 @@ class _Writer:
 
     def loop(self, depth: int, step: Callable[[Lines, bool], None], lines: Lines | None = None) -> None:
         outer = lines or self.lines
+        if self.blocks is not None:
+            self.listed(depth, step, outer, *self.blocks)
+            return
         for low, high, masked in self.spans(outer):
             inner = Lines(depth + 1)
-            inner.add(f"rindex = rstart + tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[None, :]")
-            inner.add(f"rplace = rstart + tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[:, None]")
-            if self.ragged:
-                inner.add(f"rmask = rindex < {self.others}")
-                inner.add(f"rplace_mask = rplace < {self.others}")
-            step(inner, masked)
+            self.step(inner, step, masked)
             outer.add(f"for rstart in tl.range({low}, {high}, RBLOCK, num_stages={self.shape.stages}):")
+            outer.lines += inner.lines
+
+    def step(self, inner: Lines, step: Callable[[Lines, bool], None], masked: bool) -> None:
+        inner.add(f"rindex = rstart + tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[None, :]")
+        inner.add(f"rplace = rstart + tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[:, None]")
+        if self.ragged:
+            inner.add(f"rmask = rindex < {self.others}")
+            inner.add(f"rplace_mask = rplace < {self.others}")
+        step(inner, masked)
+
+    def listed(self, depth: int, step: Callable[[Lines, bool], None], outer: Lines, own: int, others: int) -> None:
+        """Loops over the blocks that the mask lists, then over full ones. The number of the next block is loaded a step before it is used,
+        so that loads ahead do not wait for it. What lists say is kept inside of the tensors."""
+        steps, last = others // self.shape.steps, -(-self.others // others) - 1
+        outer.add(f"own = ystart // {own}")
+        for count, listed in (("count", "listed"), ("full_count", "full")):
+            if count not in self.operands:
+                continue
+            outer.add(f"count = tl.minimum(tl.load({self.place(count, 'own')}), {last + 1}) * {steps}")
+            outer.add(f"block = tl.load({self.place(listed, 'own')})")
+            inner = Lines(depth + 1)
+            inner.add(f"rstart = tl.minimum(block, {last}) * {others}" + (f" + turn % {steps} * RBLOCK" if steps > 1 else ""))
+            after = f"(turn + 1) // {steps}" if steps > 1 else "turn + 1"
+            inner.add(f"block = tl.load({self.place(listed, 'own', f'({after})')}, mask=turn + 1 < count, other=0)")
+            self.step(inner, step, count == "count")
+            outer.add(f"for turn in tl.range(0, count, num_stages={self.shape.stages}):")
             outer.lines += inner.lines
 
     def changed(self, lines: Lines, masked: bool) -> Body:
@@ -285,9 +321,9 @@ class _Writer:
             lines.add(f"keys = {self.dot(self.half('slope'), 'query', 'keys')}")
 
         inner = Lines(2)
-        inner.add(f"head = group * {self.found.shared} + turn" if self.found.shared > 1 else "head = group + turn")
+        inner.add(f"head = group * {self.found.shared} + member" if self.found.shared > 1 else "head = group + member")
         self.loop(2, step, inner)
-        self.lines.add(f"for turn in range({self.found.shared}):")
+        self.lines.add(f"for member in range({self.found.shared}):")
         self.lines.lines += inner.lines
         for name, value in (("key_gradient", f"keys * {self.found.scale!r}"), ("value_gradient", "values")):
             if name in self.operands:

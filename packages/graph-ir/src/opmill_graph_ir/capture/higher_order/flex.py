@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .flex_dense import Mods, attend, tensors_of
-from .flex_fused import can_fuse, fused, of_numbers
+from .flex_fused import blocks_of, can_fuse, fused, of_numbers
 from .registry import Run, row
 
 
@@ -33,6 +33,7 @@ def flex_attention(
     held = tensors_of(run, score_mod, block_mask[-1])
     mods = Mods(run, score_mod, block_mask[-1], tuple(score_buffers), tuple(mask_buffers), held)
     if can_fuse(mods, query, key, value, scale):
+        blocks = blocks_of(block_mask, query, key)
         mods, (query, key, value) = of_numbers(mods, query, key, value)
-        return fused(mods, query, key.expand(query.size(0), -1, -1, -1), value.expand(query.size(0), -1, -1, -1), float(scale))
+        return fused(mods, query, key.expand(query.size(0), -1, -1, -1), value.expand(query.size(0), -1, -1, -1), float(scale), blocks)
     return attend(mods, query, key, value, scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -57,41 +57,82 @@ def _of_numbers(tensor: Any) -> Any:
     return tensor.expand(sizes)
 
 
-def fused(mods: Mods, query: Any, key: Any, value: Any, scale: float) -> tuple[Any, Any, Any]:
+@dataclass(frozen=True)
+class Blocks:
+    """What a ``BlockMask`` tells of whole blocks; ``sizes``: queries and keys of one. ``tensors`` as of the operator."""
+
+    sizes: tuple[int, int] | None = None
+    full: bool = False
+    tensors: tuple[Any, ...] = ()
+
+
+def blocks_of(block_mask: Sequence[Any], query: Any, key: Any) -> Blocks:
+    """Nothing where blocks are not of these tensors, or of sizes that no tile has."""
+    by_queries, by_keys, (query_block, key_block) = block_mask[2:6], block_mask[6:10], block_mask[-3:-1]
+    if type(query_block) is not int or type(key_block) is not int or query_block % _WIDTHS[0] or key_block % _WIDTHS[0]:
+        return Blocks()
+    rows, columns = (-(-int(n) // block) for n, block in ((query.size(2), query_block), (key.size(2), key_block)))
+    full = by_queries[2] is not None
+    given = [of if full else of[:2] for of in (by_queries, by_keys)]
+    of_queries, of_keys = (all(_are_of(t, query, n) for t in of) for of, n in zip(given, (rows, columns), strict=True))
+    if not of_queries or rows == columns == 1:
+        return Blocks()
+    return Blocks((query_block, key_block), full, tuple(map(_of_numbers, (*given[0], *(given[1] if of_keys else ())))))
+
+
+def _are_of(blocks: Any, query: Any, count: int) -> bool:
+    """Whether numbers or lists of blocks are of each sequence and head of the query, or of all."""
+    if not isinstance(blocks, torch.Tensor) or blocks.dtype not in (torch.int32, torch.int64) or blocks.dim() not in (3, 4):
+        return False
+    if blocks.device != query.device or not _is_known(blocks):
+        return False
+    batch, heads, own, *_ = map(int, blocks.shape)
+    return batch in (1, int(query.size(0))) and heads in (1, query.size(1)) and own == count and 0 not in blocks.shape
+
+
+def fused(mods: Mods, query: Any, key: Any, value: Any, scale: float, blocks: Blocks) -> tuple[Any, Any, Any]:
     """As ``attend``, for keys and values of as many batches as the query."""
-    tensors = (query, key, value, *mods.tensors)
+    tensors = (query, key, value, *mods.tensors, *blocks.tensors)
     if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
-        out, sums, largest = _forward(mods, tensors, scale)
+        out, sums, largest = _forward(mods, tensors, scale, blocks)
         return out, sums, largest
 
     def forward(given: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        out, sums, largest = _forward(mods, given, scale)
+        out, sums, largest = _forward(mods, given, scale, blocks)
         return (out, sums, largest), (out, sums)
 
     def backward(saved: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         *given, out, sums = saved
         if gradients[2] is not None:
-            found = _dense_gradients(mods, given, gradients, scale)
+            found = _dense_gradients(mods, given[: len(given) - len(blocks.tensors)], gradients, scale)
         else:
-            found = _backward(mods, given, out, sums, gradients, scale)
-        return [g if t.requires_grad else None for t, g in zip(tensors, (*found, *(None for _ in mods.tensors)), strict=True)]
+            found = _backward(mods, given, out, sums, gradients, scale, blocks)
+        return [g if t.requires_grad else None for t, g in zip(tensors, (*found, *(None for _ in tensors[3:])), strict=True)]
 
     out, sums, largest = Differentiable.apply(forward, backward, *tensors)
     return out, sums, largest
 
 
-def _forward(mods: Mods, tensors: Sequence[Any], scale: float) -> list[FakeTensor]:
+def _forward(mods: Mods, tensors: Sequence[Any], scale: float, blocks: Blocks) -> list[FakeTensor]:
     recorder = mods.run.recorder
 
     def dense(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
-        return attend(mods.inside(inner, fakes[3:]), fakes[0], fakes[1], fakes[2], scale)
+        return attend(mods.inside(inner, _others(fakes[3:], blocks)), fakes[0], fakes[1], fakes[2], scale)
 
     graph = body(recorder, dense, tensors)
-    operator = AttentionOperator(False, scale, graph, *_functions(mods, tensors))
-    return _recorded(recorder, operator, tensors)
+    others = _others(tensors[3:], blocks)
+    operator = AttentionOperator(False, scale, graph, *_functions(mods, tensors[:2], others), None, blocks.sizes, blocks.full)
+    return _recorded(recorder, operator, [*tensors[:3], others, tensors[3 + len(others) :]])
 
 
-def _backward(mods: Mods, tensors: Sequence[Any], out: Any, sums: Any, gradients: Sequence[Any], scale: float) -> list[FakeTensor]:
+def _others(tensors: Sequence[Any], blocks: Blocks) -> Sequence[Any]:
+    """Those of ``tensors`` that the functions read."""
+    return tensors[: len(tensors) - len(blocks.tensors)]
+
+
+def _backward(
+    mods: Mods, tensors: Sequence[Any], out: Any, sums: Any, gradients: Sequence[Any], scale: float, blocks: Blocks
+) -> list[FakeTensor]:
     """A score's gradient is its weight times what the output's gradient makes of its value, less the same of the whole row."""
     gradient = torch.zeros_like(out) if gradients[0] is None else gradients[0].to(out.dtype)
     rows = (gradient.float() * out.float()).sum(-1)
@@ -101,7 +142,7 @@ def _backward(mods: Mods, tensors: Sequence[Any], out: Any, sums: Any, gradients
 
     def dense(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
         query, key, value, gradient, sums, rows, *others = fakes
-        return _gradients(mods.inside(inner, others), query, key, value, gradient, sums, rows, scale)
+        return _gradients(mods.inside(inner, _others(others, blocks)), query, key, value, gradient, sums, rows, scale)
 
     def slope(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
         return [_slope(mods.inside(inner, fakes[2:]), fakes[0], fakes[1])]
@@ -109,12 +150,13 @@ def _backward(mods: Mods, tensors: Sequence[Any], out: Any, sums: Any, gradients
     recorder = mods.run.recorder
     graph = body(recorder, dense, given, differentiate=True)
     scores = [_scores(recorder, tensors) for _ in range(2)]
-    slopes = body(recorder, slope, [*scores, *tensors[3:]], differentiate=True)
-    operator = AttentionOperator(True, scale, graph, *_functions(mods, tensors), slopes)
-    return _recorded(recorder, operator, given, 6)
+    others = _others(tensors[3:], blocks)
+    slopes = body(recorder, slope, [*scores, *others], differentiate=True)
+    operator = AttentionOperator(True, scale, graph, *_functions(mods, tensors[:2], others), slopes, blocks.sizes, blocks.full)
+    return _recorded(recorder, operator, [*given[:6], others, tensors[3 + len(others) :]])
 
 
-def _functions(mods: Mods, tensors: Sequence[Any]) -> tuple[AtenGraph, AtenGraph]:
+def _functions(mods: Mods, tensors: Sequence[Any], others: Sequence[Any]) -> tuple[AtenGraph, AtenGraph]:
     """The user's functions as graphs of all scores."""
     recorder = mods.run.recorder
     scores = _scores(recorder, tensors)
@@ -125,7 +167,7 @@ def _functions(mods: Mods, tensors: Sequence[Any]) -> tuple[AtenGraph, AtenGraph
     def kept(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
         return [mods.inside(inner, fakes).kept(scores.shape, scores.device).to(torch.bool)]
 
-    return body(recorder, changed, [scores, *tensors[3:]]), body(recorder, kept, tensors[3:])
+    return body(recorder, changed, [scores, *others]), body(recorder, kept, others)
 
 
 def _scores(recorder: Recorder, tensors: Sequence[Any]) -> FakeTensor:
@@ -135,9 +177,9 @@ def _scores(recorder: Recorder, tensors: Sequence[Any]) -> FakeTensor:
     return recorder.fake_of(Meta("float32", sizes, (heads * queries * keys, queries * keys, keys, 1), str(query.device)))
 
 
-def _recorded(recorder: Recorder, operator: AttentionOperator, tensors: Sequence[Any], own: int = 3) -> list[FakeTensor]:
+def _recorded(recorder: Recorder, operator: AttentionOperator, args: Sequence[Any]) -> list[FakeTensor]:
     fakes = [recorder.fake_of(meta) for meta in outputs_of(operator.dense)]
-    recorder.record(operator, [*tensors[:own], list(tensors[own:])], fakes)
+    recorder.record(operator, [list(a) if isinstance(a, (list, tuple)) else a for a in args], fakes)
     return fakes
 
 
@@ -180,4 +222,4 @@ def _dense_gradients(mods: Mods, tensors: Sequence[Any], gradients: Sequence[Any
         return gradients_of([o for o, _ in pairs], [g for _, g in pairs], leaves)
 
 
-__all__ = ["can_fuse", "fused"]
+__all__ = ["blocks_of", "can_fuse", "fused"]
