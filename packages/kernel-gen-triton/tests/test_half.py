@@ -6,7 +6,7 @@ import torch
 from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Buffer, Const, Expr, IndexValue, Load, LoopKernel, Nest, Phase, Reduction, Ref, Store
-from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.debug import disagreement, run
 from opmill_kernel_gen_triton.kernel import kernel_text
 
 pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
@@ -53,7 +53,6 @@ def test_extrema_keep_nan(name: str) -> None:
     x = case.buffers(0)["x"]
     x[3] = float("nan")
     from opmill_graph_ir.loops.evaluate import evaluate
-    from opmill_kernel_gen_triton.debug import run
 
     got, want = ({"x": x.clone(), "out": torch.zeros_like(x)} for _ in range(2))
     run(kernel, got)
@@ -144,7 +143,6 @@ def gelu(dtype: str, count: int) -> LoopKernel:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gelu_is_right_to_a_rounding(dtype: str) -> None:
-    from opmill_kernel_gen_triton.debug import run
 
     x = torch.cat([torch.linspace(-9, 9, 4000), torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 3e4, -3e4, 1e-7])]).to(
         getattr(torch, dtype)
@@ -163,3 +161,31 @@ def test_gelu_is_right_to_a_rounding(dtype: str) -> None:
     share = 0.51 if dtype == "float16" else 1.01  # the interpreter cuts bfloat16 off
     assert ((memory["out"].double() - exact).abs()[finite] <= share * unit[finite] + 1e-9).all()
     assert torch.equal(memory["out"][exact.isinf()], rounded[exact.isinf()])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_tanh_of_every_number(dtype: str) -> None:
+    """Right to a rounding of itself, near zero as well, with the sign of zero."""
+    x = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(getattr(torch, dtype))
+    n = index(x.numel())
+    value = cast(op("tanh", cast(Load("x", index("i"), dtype), "float32")), dtype)
+    buffers = (Buffer("x", dtype, "in", n), Buffer("out", dtype, "out", n))
+    kernel = LoopKernel("tanh", buffers, (Nest(axes(i=x.numel()), (Phase(stores=(Store("out", index("i"), value),)),)),))
+    assert "quick_tanh" in text(kernel) and "quick_tanh" not in text(kernel, precise=True)
+    memory = {"x": x, "out": torch.zeros_like(x)}
+    assert not run(kernel, memory)
+    want = x.double().tanh()
+    assert torch.equal(memory["out"].isnan(), want.isnan()) and torch.equal(memory["out"].signbit()[~x.isnan()], x.signbit()[~x.isnan()])
+    share = 0.51 if dtype == "float16" else 1.01  # the interpreter cuts bfloat16 off, and what is subnormal
+    unit = torch.finfo(x.dtype).eps * want.abs().clamp_min(torch.finfo(x.dtype).smallest_normal)
+    normal = want.abs() >= torch.finfo(x.dtype).smallest_normal
+    assert ((memory["out"].double() - want).abs() <= share * unit)[normal].all()
+
+
+def test_places_are_floats_at_once() -> None:
+    """Wide integers between are slow to convert."""
+    d = axes(i=40, j=70)
+    at = row_major(d)
+    value = op("add", cast(IndexValue(index("i") * 3 - index("j"), "int64"), "float32"), cast(IndexValue(at, "int64"), "float32"))
+    kernel = LoopKernel("places", (Buffer("out", "float32", "out", index(2800)),), (Nest(d, (Phase(stores=(Store("out", at, value),)),)),))
+    assert disagreement(Case("places", kernel)) is None and "int64" not in text(kernel)

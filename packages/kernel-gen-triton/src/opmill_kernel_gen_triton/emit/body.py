@@ -188,6 +188,8 @@ class Body:
                 return self.value(kept)
             if not self.precise and (known := self.unrounded(e)) is not None:
                 return known
+            if (place := self.place(e)) is not None:
+                return place
             a = self.value(e.args[0])
             return self.put(resolve(cast(a.tight, e.args[0].dtype, e.dtype), self.needs), a.dims, self.settled(e))
         if e.name == "bitcast":
@@ -216,6 +218,16 @@ class Body:
         assert template is not None, f"{e.name} on {t.name}"
         text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
         return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
+
+    def place(self, e: Op) -> Text | None:
+        """A place as a float, from the type of indices: devices convert wide integers slowly."""
+        [value] = e.args
+        if type(value) is not IndexValue or value.dtype != "int64" or value.index.constant is not None:
+            return None
+        if TYPES[e.dtype].kind not in ("float", "half"):
+            return None
+        at = self.space.index(value.index)
+        return self.put(cast(at.tight, "int32", e.dtype), at.dims, self.settled(e))
 
     def rounded(self, e: Op) -> Expr | None:
         """A value that is rounded to half precision and widened again, as it is without that."""

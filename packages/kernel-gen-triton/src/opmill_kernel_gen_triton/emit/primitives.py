@@ -69,9 +69,10 @@ ROWS: dict[str, Row] = {
     **{name: Row(f=f"libdevice.{name}({{0}})", long=1) for name in "rsqrt floor ceil trunc".split()},
     **{
         name: Row(f=f"libdevice.{name}({{0}})", long=30)
-        for name in "expm1 log log2 log10 log1p asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv".split()
+        for name in "expm1 log log2 log10 log1p asin acos atan sinh cosh asinh acosh atanh erf erfc erfinv".split()
     },
     **{name: Row(f=f"libdevice.{name}({{0}})", long=100) for name in "sin cos tan lgamma".split()},
+    "tanh": Row(f="libdevice.tanh({0})", quick="%quick_tanh({0})", long=30),
     "exp": Row(f="libdevice.exp({0})", quick="libdevice.fast_expf({0})", long=10),
     "exp2": Row(f="libdevice.exp2({0})", quick="tl.exp2({0})", long=1),
     **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})", long=30) for name in "atan2 copysign nextafter hypot".split()},
