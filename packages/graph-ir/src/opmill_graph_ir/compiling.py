@@ -27,6 +27,7 @@ from .capture.padding import pad_products
 from .capture.partition import partition
 from .capture.places import labels_of, place_of
 from .capture.silent import silent_tangents, without
+from .capture.wide_products import widen_products
 from .compilation import Compilation, Draft, part_names
 from .errors import GraphError, GraphWarning
 from .exchanges.order import overlapped
@@ -130,6 +131,13 @@ def in_parts(state: Compilation) -> Steps:
     assert state.joint is not None
     if state.options.numerics != "eager":
         in_steps(state.joint.graph)
+    return [("joint", state.joint.graph)]
+
+
+def widened(state: Compilation) -> Steps:
+    assert state.joint is not None
+    if state.options.numerics != "eager":
+        widen_products(state.joint.graph)
     return [("joint", state.joint.graph)]
 
 

@@ -264,6 +264,15 @@ PIPELINE: tuple[Step | Until, ...] = (
         without="",
     ),
     Step(
+        "wide products",
+        "aten graph",
+        "aten graph",
+        "products on GPUs that are handed out wider than their operands are written so",
+        "compiling:widened",
+        when="training",
+        without="",
+    ),
+    Step(
         "partition",
         "aten graph",
         "aten graph",

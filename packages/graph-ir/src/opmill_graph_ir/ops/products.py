@@ -33,6 +33,11 @@ def _product(ctx: Context, node: Node, first: View, second: View) -> Any:
     return _converted(ctx, node, first)
 
 
+@ROWS.lowers("mm.dtype", out="aten::mm.dtype_out")
+def _wide(ctx: Context, node: Node, first: View, second: View, dtype: Any) -> Any:
+    return NotImplemented
+
+
 def _is_one_row(ctx: Context, first: View, second: View) -> bool:
     """Whether one row meets a large matrix of half precision on a GPU that lies along the sums: as fast as memory is as a loop, and what
     follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of 8,192
