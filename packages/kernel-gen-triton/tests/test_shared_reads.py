@@ -1,11 +1,15 @@
 """Reads that vary only along rows, or only from row to row, are made once for several rows."""
 
 import pytest
+import torch
 
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.compiling import scheduled
 from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Store
-from opmill_kernel_gen_triton.debug import disagreement
+from opmill_graph_ir.schedule.steps import KernelStep
+from opmill_kernel_gen_triton.debug import compiled_for_gpu, disagreement, on_gpu
 from opmill_kernel_gen_triton.kernel import kernel_text
 from opmill_kernel_gen_triton.tiling import Budget
 
@@ -59,3 +63,27 @@ def test_rows_of_other_sizes_share_nothing_though_they_read_alike() -> None:
     nests = [Nest((), (walk("j", 24, "b"), walk("k", 40, "c"))), Nest((), (walk("j", 24, "b"), walk("j", 40, "c")))]
     for nest in nests:
         assert disagreement(Case("rows", LoopKernel("rows", buffers, (nest,)))) is None
+
+
+def activation(x, g):
+    """What a backward makes of the input of a gelu: the gelu again, its gradient, and the sum of that for a bias."""
+    again = torch.nn.functional.gelu(x.reshape(300, 128))
+    inner = torch.ops.aten.gelu_backward.default(g.view(3, 100, 128), x.view(3, 100, 128)).view(300, 128)
+    return again.matmul(x.new_ones(128, 2)), inner, inner.sum(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_what_is_summed_down_columns_and_used_otherwise_is_read_once(dtype) -> None:
+    torch.manual_seed(0)
+    x, g = (torch.randn(300, 128).to(dtype) for _ in range(2))
+    with torch.no_grad():
+        graph = on_gpu(functionalize(torch.fx.symbolic_trace(activation), [x, g]))
+        _, schedule = scheduled(graph)
+        [step] = [s for s in schedule.steps if isinstance(s, KernelStep) and any(r.reductions for n in s.kernel.nests for r in n.phases)]
+        first = kernel_text(step.kernel).functions[0][0].text
+        assert first.count("tl.store(") == 3 and first.count("bfloat16[38400]" if dtype == torch.bfloat16 else "float32[38400]") == 4
+        assert dtype == torch.float32 or ("one_plus_erf" in first and "gelu(" not in first)
+        got = compiled_for_gpu(graph)[0](x, g)
+        want = activation(x.double(), g.double())
+    for a, b in zip(got, want, strict=True):
+        assert (a.double() - b).norm() <= (2e-2 if dtype == torch.bfloat16 else 1e-5) * b.norm()

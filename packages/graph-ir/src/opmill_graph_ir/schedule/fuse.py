@@ -365,4 +365,12 @@ def _share_a_read(first: Group, members: list[Loop], program: Program) -> bool:
         return True
     common = {b for b, _ in ours} & {b for b, _ in theirs}
     reduced = any(m.reductions for m in first.loops) and any(m.reductions for m in members)
-    return reduced and any(program.numel(b) * 2 >= size for b in common)
+    return (reduced and any(program.numel(b) * 2 >= size for b in common)) or _go_over_one(first, members, common, program)
+
+
+def _go_over_one(first: Group, members: list[Loop], common: set[str], program: Program) -> bool:
+    """Whether ``members`` do something else point by point with what the nest goes over, on a device where that comes from memory: what a
+    backward computes again of the input of an activation whose gradient is summed for a bias."""
+    whole = max(program.size(m.axes + m.inner) for m in members)
+    large = {b for b in common if 2 * program.numel(b) >= whole and traits_of(program.buffers[b].device).grid}
+    return whole > _SMALL and any(r.buffer in large for m in first.loops if m.axes + m.inner != first.axes for r in m.reads())

@@ -205,9 +205,11 @@ class Body:
         quick = self.quick and t.name == "float32"
         bare = row.bare and not all(type(a) is Const for a in e.args)
         if e.name == "add" and quick and (erf := _one_plus_erf(e)) is not None:
+            if (same := _ones_and_erf(erf)) != e:  # in one order, for what else needs it
+                return self.value(same)
             inner = self.value(erf)
             return self.put(resolve(f"%one_plus_erf({inner.text})", self.needs), inner.dims, self.settled(e))
-        if e.name == "mul" and quick and (x := _gelu(e)) is not None:
+        if e.name == "mul" and quick and (x := _gelu(e)) is not None and not any(self.has_erf(a) for a in e.args):
             inner = self.value(x)
             return self.put(resolve(f"%gelu({inner.text})", self.needs), inner.dims, self.settled(e))
         args = [self.const(a, bare) if type(a) is Const else self.value(a) for a in e.args]
@@ -218,6 +220,11 @@ class Body:
         assert template is not None, f"{e.name} on {t.name}"
         text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
         return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
+
+    def has_erf(self, e: Expr) -> bool:
+        """Whether ``1 + erf(x)`` is at hand."""
+        x = _one_plus_erf(e) if type(e) is Op and e.name == "add" else None
+        return x is not None and _ones_and_erf(x) in self.memo
 
     def place(self, e: Op) -> Text | None:
         """A place as a float, from the type of indices: devices convert wide integers slowly."""
@@ -363,6 +370,10 @@ def _one_plus_erf(e: Op) -> Expr | None:
     ones = [a for a in e.args if a == Const(1.0, "float32")]
     erfs = [a.args[0] for a in e.args if type(a) is Op and a.name == "erf"]
     return erfs[0] if len(ones) == len(erfs) == 1 else None
+
+
+def _ones_and_erf(x: Expr) -> Op:
+    return Op("add", (Op("erf", (x,), "float32"), Const(1.0, "float32")), "float32")
 
 
 def _gelu(e: Op) -> Expr | None:
