@@ -319,6 +319,8 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
         return r.source(value.source)
     if value.read_only:
         raise Unsupported("FE070", "a mapping proxy leaves the captured code")
+    if value.part_of is not None:
+        return r.assign(value, f"object.__getattribute__({r.expr(value.part_of)}, {value.attribute!r})")
     refuse_equal_hashes(value)
     factory = f"({r.expr(value.default)})" if value.default is not None else "()"
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
@@ -382,7 +384,8 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
     defaults = f"({r.list(list(value.defaults))},)" if value.defaults else "None"
     if (known := r.known(value)) is not None:  # a method that was made for its class, which a cell of its closure holds
         return known
-    parts = f"{r.constants.name(value.code)}, {r.constants.name(value.globals)}, {value.name!r}, {defaults}, ({cells})"
+    closure = f"({cells})" if cells else "None"
+    parts = f"{r.constants.name(value.code)}, {r.constants.name(value.globals)}, {value.name!r}, {defaults}, {closure}"
     name = r.assign(value, f"{r.constants.name(types.FunctionType)}({parts})")
     r.body.append(f"{name}.__qualname__ = {value.qualname!r}")
     if value.kwdefaults:

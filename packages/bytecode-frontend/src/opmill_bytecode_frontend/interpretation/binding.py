@@ -44,7 +44,7 @@ def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Va
     first = n - len(fn.defaults)
     defaults = {names[i]: fn.defaults[i - first] for i in range(max(0, first), n)}
     fill(vm, fn, out, names[:n], defaults, "positional")
-    fill(vm, fn, out, names[n : n + code.co_kwonlyargcount], fn.kwdefaults, "keyword-only")
+    fill(vm, fn, out, names[n : n + code.co_kwonlyargcount], fn.keyword_defaults(), "keyword-only")
     return out
 
 

@@ -254,6 +254,8 @@ class Interpreter(Operators, Assumptions):
                 self.guard(Is(Item(pinned, name), value))
             return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
         if module is not None:
+            if not known:
+                self.guard(Absent(pinned, name))
             try:
                 return self.wrap(getattr(module, name))
             except Exception as exc:

@@ -223,7 +223,18 @@ class ModuleObject(KnownObject):
             return vm.names(self.obj.__dict__)
         if (other := standing_in(vars(self.obj).get("__name__", ""), name)) is not None:
             return vm.wrap(other, Pinned(other, name))
+        if self.has_lost(vm, name):
+            if "__getattr__" in self.obj.__dict__:
+                vm.unsupported(
+                    "FE021", f"attribute {name} of {self.describe()}", "it is found by the module's own __getattr__ once it is deleted"
+                )
+            vm.no_attribute(self, name, f"module {vars(self.obj).get('__name__')!r} has no attribute {name!r}")
         return vm.read_global(self.obj.__dict__, name, self.obj)
+
+    def has_lost(self, vm: Machine, name: str) -> bool:
+        """Whether captured code has deleted the attribute."""
+        changed = vm.effects.globals.get((id(self.obj.__dict__), name))
+        return changed is not None and changed[2] is None
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         cls = type(self.obj)
@@ -235,6 +246,8 @@ class ModuleObject(KnownObject):
 
     def delattr(self, vm: Machine, name: str) -> None:
         there = name in self.obj.__dict__ or (id(self.obj.__dict__), name) in vm.effects.globals
+        if self.has_lost(vm, name):
+            vm.no_attribute(self, name, f"{type(self.obj).__name__!r} object has no attribute {name!r}")
         if self.obj is sys or type(self.obj).__delattr__ is not types.ModuleType.__delattr__ or not there:
             super().delattr(vm, name)
         self.getattr(vm, name)  # that it is there is assumed

@@ -64,6 +64,20 @@ class CellValue(Value):
 OF_FUNCTIONS = frozenset([*dir(types.FunctionType), "__module__"])
 
 
+class KeywordDefaults(DictValue):
+    """``__kwdefaults__`` of a function made in captured code."""
+
+    def __init__(self, function: FunctionValue) -> None:
+        super().__init__({k: (ConstantValue(k), v) for k, v in function.kwdefaults.items()})
+        self.part_of = function
+        self.attribute = "__kwdefaults__"
+        self.function = function
+
+    def changed(self, vm: Machine) -> None:
+        super().changed(vm)
+        self.function.kwdefaults = {str(k): v for k, (_, v) in self.items.items()}
+
+
 class FunctionValue(Value):
     """A Python function: one of before the call (``obj``), or made in captured code."""
 
@@ -86,6 +100,7 @@ class FunctionValue(Value):
         self.qualname = qualname or name
         self.defaults = defaults
         self.kwdefaults = kwdefaults or {}
+        self.keyword_table: DictValue | None = None
         self.closure = closure
         self.obj = obj
         self.source = source
@@ -126,6 +141,7 @@ class FunctionValue(Value):
         """``__dict__``."""
         if self._attrs is None and (real := self.real()) is MISSING:
             self._attrs = DictValue({})
+            self._attrs.part_of = self
         elif self._attrs is None:
             source = InstanceDict(self.source)
             self._attrs = DictValue(
@@ -140,6 +156,10 @@ class FunctionValue(Value):
             return self.known[name]
         if name == "__dict__":
             return self.attrs
+        if name == "__kwdefaults__" and self.real() is not MISSING:
+            table = vm.wrap(getattr(self.real(), name), Attr(self.source, name))
+            self.keyword_table = table if isinstance(table, DictValue) else None
+            return table
         if name in OF_FUNCTIONS and (real := self.real()) is not MISSING:
             return vm.wrap(getattr(real, name), Attr(self.source, name) if name not in ("__globals__",) else None)
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
@@ -150,7 +170,9 @@ class FunctionValue(Value):
         if name == "__defaults__":
             return TupleValue(list(self.defaults)) if self.defaults else ConstantValue(None)
         if name == "__kwdefaults__":
-            return DictValue({k: (ConstantValue(k), v) for k, v in self.kwdefaults.items()}) if self.kwdefaults else ConstantValue(None)
+            if self.keyword_table is None and self.kwdefaults:
+                self.keyword_table = KeywordDefaults(self)
+            return self.keyword_table if self.keyword_table is not None else ConstantValue(None)
         if name == "__closure__":
             return TupleValue(list(self.closure)) if self.closure else ConstantValue(None)
         if name == "__annotations__":
@@ -159,6 +181,11 @@ class FunctionValue(Value):
         if found is MISSING:
             vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
         return found
+
+    def keyword_defaults(self) -> dict[str, Any]:
+        """As captured code has left them."""
+        table = self.keyword_table
+        return self.kwdefaults if table is None or not table.version else {str(k): v for k, (_, v) in table.items.items()}
 
     def doc(self) -> str | None:
         """The text that the function's code begins with. (3.13 marks its presence, before it is the first constant or that is None.)"""

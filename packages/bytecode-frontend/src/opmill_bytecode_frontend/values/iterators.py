@@ -182,6 +182,8 @@ class GeneratorValue(IteratorValue):
         if sent is not None and self.frame.pc == 0 and not self.finished and sent.python_type() is not type(None):
             vm.throw(TypeError, "can't send non-None value to a just-started generator")
         if self.finished:
+            if thrown is not None:
+                raise Raised(thrown)
             self.returned = MISSING  # only the first to come to the end is told
             return STOP
         self.running = True

@@ -39,14 +39,17 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.before = dict(items) if source is not None else None
         self.read_only = False
-        self.unseen: set[object] = set()
-        """Keys stored by the capture of which it is not assumed whether they were there before."""
+        self.unseen: dict[Hashable, None] = {}
+        """Keys stored by the capture of which it is not assumed whether they were there before, as they were first stored."""
         self.version = 0
         """How often it was changed."""
         self.history: list[object] = []
         """Keys that came (the key) and went (``Gone``), in order: iterators of Python see that."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
+        self.part_of: Value | None = None
+        self.attribute = "__dict__"
+        """An object made in captured code, and the attribute by which it is a part of it."""
 
     def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if not self.read_only or hasattr(types.MappingProxyType, name) else None
@@ -102,7 +105,7 @@ class DictValue(Value):
             vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
         old = self.items.get(hashed)
         if not self.keys_guarded and (old is None or type(old[1]) is Lazy):
-            self.unseen.add(hashed)
+            self.unseen.setdefault(hashed)
         self.items[hashed] = (key if old is None else old[0], value)
         if old is None:
             self.history.append(key)
@@ -221,7 +224,8 @@ class DictValue(Value):
     def m_popitem(self, vm: Machine, last: Value = ConstantValue(True)) -> Value:
         self.guard_keys(vm)
         if not self.items:
-            vm.throw(KeyError, "popitem(): dictionary is empty")
+            ordered = issubclass(self.cls, collections.OrderedDict)
+            vm.throw(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
         hashed = list(self.items)[-1 if vm.truth(last) else 0]
         key = self.items[hashed][0]
         return TupleValue([key, self.m_pop(vm, key)])

@@ -228,6 +228,7 @@ class ObjectValue(Value):
         if self._attrs is None:
             if self.source is None:
                 self._attrs = DictValue({})
+                self._attrs.part_of = self
             else:
                 source = InstanceDict(self.source)
                 table = object.__getattribute__(self.obj, "__dict__")  # whatever the class's own lookup says

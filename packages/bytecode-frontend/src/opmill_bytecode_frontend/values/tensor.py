@@ -12,6 +12,7 @@ from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Attr, InstanceDict, Item, Source
 
+from ..graph.failing import UNCOUNTED
 from ..interpretation.optimizing import in_optimizer
 from .assertions import demanded_of, may_demand, raising
 from .base import MISSING, Lazy, Machine, NotConstant, Value
@@ -131,6 +132,7 @@ class TensorValue(Value):
         """What the program put on the object."""
         if self._attrs is None and self.obj is None:
             self._attrs = DictValue({})
+            self._attrs.part_of = self
         elif self._attrs is None:
             source, table = InstanceDict(self.source), self.obj.__dict__
             items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
@@ -267,6 +269,9 @@ class TensorValue(Value):
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
+        if self.given is not None and name in UNCOUNTED and name != "requires_grad_":
+            why = "it changes what the tensor itself is, and the graph has what stands for it"
+            vm.unsupported("FE032", f"method {name} of a tensor whose data was assigned", why)
         factor = SCALED.get(name)
         if factor is not None and type(kwargs.get(factor[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
             return self.scaled(vm, name, args, dict(kwargs), factor)
