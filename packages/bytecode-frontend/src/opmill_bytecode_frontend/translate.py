@@ -40,7 +40,7 @@ from .graph.recorder import is_held
 from .graph.switches import autocast_nesting, in_dual_level, switched, switches
 from .graph.undoing import Undoing, copied
 from .graph.versions import count, kept, uncounted, versions, written
-from .interpretation.frame import Frame
+from .interpretation.frame import Frame, refuse_module_code
 from .interpretation.machine import BreakHere, Interpreter
 from .library.standard.caches import ReadAgain
 from .options import CaptureOptions
@@ -113,6 +113,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: Mapping[str, objec
     """Run the function symbolically on the real arguments ``bound``; gives the tracked result, and the frame at its end."""
     if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
+    refuse_module_code(fn.__code__, fn.__qualname__)
     value = vm.know(fn, function_value(fn, Pinned(fn, fn.__qualname__)))
     frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
     frame.has_places = True

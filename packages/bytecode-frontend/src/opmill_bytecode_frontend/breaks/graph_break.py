@@ -5,6 +5,7 @@ The function that ran the graph stays on the stack as the outermost frame until 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 from opmill_guards import TailCall, finish
 
 from .._native import set_callback
-from ..bytecode import Instruction, Program
+from ..bytecode import Instruction, Program, reads_names
 from ..codegen.stubs import Expressions, Passed
 from ..errors import Unsupported
 from ..interpretation.frame import Frame
@@ -78,6 +79,16 @@ def statements(sites: list[Site], context: object, r: Expressions) -> list[str]:
     return Leaving(site, r, context).statements(step)
 
 
+def refuse_another_table(frame: Frame, site: Site) -> None:
+    """Until Python 3.13 ``locals()`` gives one table however often it is called, but what follows a break is another frame."""
+    if frame.names is None or sys.version_info >= (3, 13):
+        return
+    instructions = site.program.instructions
+    if any(map(reads_names, instructions if frame.in_loop else instructions[site.at :])):
+        why = "the table of its variables is asked for again"
+        raise Unsupported("FE071", "a graph break behind a call of locals()", why, where=frame.where())
+
+
 class Leaving(Struct, eq=False):
     """Puts together how a frame goes on: the native statements, what their exceptions lead to, the calls of resume functions."""
 
@@ -89,6 +100,7 @@ class Leaving(Struct, eq=False):
 
     def statements(self, step: Native) -> list[str]:
         frame = self.site.frame
+        refuse_another_table(frame, self.site)
         at, *after = self.site.program.instructions[self.site.at : self.site.at + 2]
         stack = frame.stack[: len(frame.stack) - step.pops]
         lines: list[str] = [Placed.at(line, at.position) for line in step.statements]

@@ -11,6 +11,7 @@ from .flow import stack_size as stack_size
 from .flow import successors as successors
 from .liveness import live_at as live_at
 from .liveness import liveness as liveness
+from .liveness import reads_names as reads_names
 from .liveness import uses_and_kills as uses_and_kills
 from .program import ExceptionHandler as ExceptionHandler
 from .program import ExceptionRange as ExceptionRange

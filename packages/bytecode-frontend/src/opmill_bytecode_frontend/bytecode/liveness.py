@@ -86,13 +86,18 @@ def _live_sets(program: Program) -> tuple[dict[str, int], dict[Instruction, int]
     return names, live
 
 
+def reads_names(instruction: Instruction) -> bool:
+    """Whether a builtin function is loaded that reads all variables of its caller."""
+    return instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval in _READS_ALL
+
+
 def _hidden_uses(program: Program) -> dict[Instruction, frozenset[str]]:
     everything = frozenset([*program.varnames, *program.cellvars, *program.freevars])
     first = frozenset(program.varnames[:1]) if "__class__" in program.freevars else frozenset()
     result: dict[Instruction, frozenset[str]] = {}
     for instruction in program.instructions:
         opname, value = instruction.opname, instruction.argval
-        if opname in ("LOAD_GLOBAL", "LOAD_NAME") and value in _READS_ALL:
+        if reads_names(instruction):
             result[instruction] = everything
         elif (opname in ("CALL", "PRECALL") and value == 0) or (opname == "LOAD_SUPER_ATTR" and not instruction.flag & 2):
             result[instruction] = first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 import weakref
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from opmill_fake_tensors.lazily import cached_property
 
 from ..bytecode import Instruction, Program, decode
+from ..errors import Unsupported
 from ..resume import Resume, State, states
 from ..values.base import MISSING, Value
 from ..values.functions import CellValue, FunctionValue
@@ -35,6 +37,12 @@ class Prepared:
     def states(self) -> dict[Instruction, State]:
         """The state of the stack before each instruction."""
         return states(self.program)
+
+
+def refuse_module_code(code: types.CodeType, name: str, where: str = "") -> None:
+    """The variables of code that is no function's own are names of the module it is run in."""
+    if not code.co_flags & inspect.CO_NEWLOCALS:
+        raise Unsupported("FE060", f"a function {name} made of a module's code", "its variables are the module's names", where=where)
 
 
 _PREPARED: weakref.WeakKeyDictionary[types.CodeType, Prepared] = weakref.WeakKeyDictionary()
@@ -63,6 +71,8 @@ class Frame:
         self.cells: dict[str, CellValue] = {}
         self.aside: dict[str, CellValue] = {}
         """Cells of the function's own that a comprehension keeps on the stack while it has a variable of the same name."""
+        self.names: Any = None
+        """The table of all variables (``locals()``), once it has been asked for."""
         self.stack: list[Any] = []
         self.push: Callable[[object], None] = self.stack.append  # of the one list that this frame ever has
         self.pop: Callable[[], Any] = self.stack.pop

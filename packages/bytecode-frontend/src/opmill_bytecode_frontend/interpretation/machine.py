@@ -46,7 +46,7 @@ from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
 from ..values.wrapped import added
 from .binding import bind
-from .frame import Frame, prepare
+from .frame import Frame, prepare, refuse_module_code
 from .held import is_held
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
@@ -455,6 +455,7 @@ class Interpreter(Operators, Assumptions):
         depth = self.frame.depth + 1 if self.frame is not None else 0
         if depth > self.options.max_depth:
             self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")
+        refuse_module_code(fn.code, fn.qualname, self.frame.where() if self.frame else "")
         frame = self.make_frame(fn, bind(self, fn, args, kwargs), depth)
         flags = fn.code.co_flags
         if flags & inspect.CO_GENERATOR:

@@ -401,14 +401,19 @@ def globals_(vm: Interpreter) -> Value:
 
 @handles(locals)
 def locals_(vm: Interpreter) -> Value:
-    frame, out = vm.frame, DictValue({})
+    """Until Python 3.13 a frame has one table of its variables: each call brings it up to date and leaves other keys in it."""
+    frame = vm.frame
     if not frame.code.co_flags & inspect.CO_OPTIMIZED:
         vm.unsupported("FE063", "locals() in the body of a class", "what is stored in it becomes a name of the class")
+    if frame.names is None or sys.version_info >= (3, 13):
+        frame.names = DictValue({})
     for name in dict.fromkeys([*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars]):
         value = frame.cells[name].get(vm) if name in frame.cells else frame.locals.get(name, MISSING)
         if value is not MISSING:
-            out.store(vm, ConstantValue(name), vm.wrap(value.obj, value.source) if type(value) is Lazy else value)
-    return out
+            frame.names.store(vm, ConstantValue(name), vm.wrap(value.obj, value.source) if type(value) is Lazy else value)
+        else:
+            frame.names.m_pop(vm, ConstantValue(name), NONE)
+    return frame.names
 
 
 @handles(functools.reduce)
