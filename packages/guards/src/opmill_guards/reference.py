@@ -16,6 +16,7 @@ from .errors import GuardError
 from .guard import Guard
 from .kinds import kind_of
 from .storage import keys_of
+from .texts import of_error
 
 Locals = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -161,7 +162,7 @@ def read(source: s.Source, local_values: Locals) -> Any:
     except Unreadable:
         raise
     except Exception as error:
-        raise Unreadable(f"{source}: {type(error).__name__}: {error}") from error
+        raise Unreadable(f"{source}: {of_error(error)}") from error
 
 
 def check(guard: Guard, local_values: Locals) -> bool:

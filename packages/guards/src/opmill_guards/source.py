@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Union, cast
 
+from .texts import short
+
 
 class Local:
     """A local of the guarded code object at its entry, by name: parameters, ``*args`` and ``**kwargs`` included."""
@@ -128,7 +130,7 @@ class Item(Step):
         return self.part
 
     def __str__(self) -> str:
-        return f"{self.base}[{self.key!r}]"
+        return f"{self.base}[{short(self.key)}]"
 
 
 class DictKeyAt(Step):

@@ -14,6 +14,7 @@ from . import source as s
 from .errors import GuardError
 from .guard import Guard, ModuleTree
 from .kinds import kind_of
+from .texts import of_error, short
 
 if TYPE_CHECKING:
     from . import _native
@@ -243,12 +244,13 @@ class GuardSet:
 def describe(guard: Guard) -> str:
     """One line that says what the guard holds."""
     sources = ", ".join(str(source) for source in kind_of(guard).sources(guard))
-    facts = [
-        f"{name}={_text(getattr(guard, name))}"
-        for name in guard.__struct_fields__
-        if name not in ("source", "other", "sources", "snapshot", "apart") and not _is_empty(getattr(guard, name))
-    ]
-    return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + facts)})"
+    return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + _facts(guard))})"
+
+
+def _facts(of: Struct) -> list[str]:
+    hidden = ("source", "other", "sources", "snapshot", "apart")
+    values = {name: getattr(of, name) for name in of.__struct_fields__ if name not in hidden}
+    return [f"{name}={_text(value)}" for name, value in values.items() if not _is_empty(value)]
 
 
 def _is_empty(value: Any) -> bool:
@@ -256,9 +258,16 @@ def _is_empty(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    """What a field of a guard holds: the program's own objects are not asked."""
     if isinstance(value, tuple) and len(value) > 8:
         return f"<{len(value)} of them>"
-    text = value.__qualname__ if isinstance(value, type) else repr(value)
+    if isinstance(value, tuple) and any(isinstance(each, Struct) for each in value):
+        text = f"({', '.join(map(_text, value))})"
+    elif isinstance(value, Struct):
+        source = [str(value.source)] if hasattr(value, "source") else []
+        text = f"{type(value).__name__}({', '.join([*source, *_facts(value)])})"
+    else:
+        text = type.__dict__["__qualname__"].__get__(value) if isinstance(value, type) else short(value, 200)
     return text if len(text) <= 200 else text[:197] + "..."
 
 
@@ -270,5 +279,5 @@ def _failure(guard: Guard, local_values: Mapping[str, Any]) -> Failure:
     except reference.Unreadable as error:
         expected, found = describe(guard), f"nothing there: {error}"
     except Exception as error:
-        expected, found = describe(guard), f"an error: {type(error).__name__}: {error}"
+        expected, found = describe(guard), f"an error: {of_error(error)}"
     return Failure(guard, where, expected, found)

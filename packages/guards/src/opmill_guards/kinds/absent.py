@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from ..guard import Absent
-from .kind import Builder, Kind, Read, short
+from ..texts import short
+from .kind import Builder, Kind, Read
 
 
 def _check(guard: Absent, read: Read) -> bool:
@@ -22,7 +23,7 @@ def _compile(guard: Absent, into: Builder) -> None:
 def _describe(guard: Absent, read: Read) -> tuple[str, str]:
     value = read(guard.source)
     found = f"it is {short(value[guard.key])}" if hasattr(value, "keys") else f"a {type(value).__qualname__}"
-    return f"no key {guard.key!r}", found
+    return f"no key {short(guard.key)}", found
 
 
 KIND = Kind(Absent, 2, _check, _compile, _describe)

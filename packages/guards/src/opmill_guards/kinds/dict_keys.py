@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..guard import DictKeys
 from ..storage import keys_of, length_of
-from .kind import Builder, Kind, Read, short
+from ..texts import short
+from .kind import Builder, Kind, Read
 
 
 def _check(guard: DictKeys, read: Read) -> bool:

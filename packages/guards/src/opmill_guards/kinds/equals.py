@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..constants import holds_set, is_constant, same
 from ..errors import GuardError
 from ..guard import Equals
-from .kind import Builder, Kind, Read, short
+from ..texts import short
+from .kind import Builder, Kind, Read
 
 
 def _check(guard: Equals, read: Read) -> bool:

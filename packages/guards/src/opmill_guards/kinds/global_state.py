@@ -15,7 +15,8 @@ from typing import Any
 from .. import probe
 from ..guard import Equals, GlobalState
 from ..source import Item, Pinned, Source
-from .kind import Builder, Kind, Read, short
+from ..texts import short
+from .kind import Builder, Kind, Read
 
 _AUTOCAST_DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13}
 

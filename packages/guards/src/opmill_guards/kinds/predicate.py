@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..guard import Predicate
-from .kind import Builder, Kind, Read, short
+from ..texts import short
+from .kind import Builder, Kind, Read
 
 
 def _check(guard: Predicate, read: Read) -> bool:
