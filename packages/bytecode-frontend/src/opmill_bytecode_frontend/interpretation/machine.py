@@ -42,6 +42,7 @@ from ..values.objects import each
 from ..values.per_call import GivenClass, GivenFunction
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, TupleValue
+from ..values.set_order import own_layout
 from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
 from ..values.wrapped import added
@@ -206,8 +207,8 @@ class Interpreter(Operators, Assumptions):
                 out.store(self, self.fresh(k), self.fresh(v))
             return out
         if kind is set or kind is frozenset:
-            values = [self.fresh(v) for v in obj]
-            return SetValue({self.key(v): v for v in values}, kind)
+            items = {self.key(v): v for v in map(self.fresh, obj)}
+            return SetValue(items, kind, layout=own_layout(kind(obj), items))
         if kind in LITERALS:
             return ConstantValue(obj)
         if kind in SYMBOLIC:
@@ -229,7 +230,7 @@ class Interpreter(Operators, Assumptions):
                 return collections.defaultdict(None if value.default is None else self.plain(value.default), pairs)
             return collections.OrderedDict(pairs) if value.cls is collections.OrderedDict else pairs
         if type(value) is SetValue:
-            return value.cls(self.plain(v) for v in value.items.values())
+            return value.assembled([self.plain(v) for v in value.items.values()])
         return value.constant()
 
     def wrap_cached(self, result: object) -> Value:

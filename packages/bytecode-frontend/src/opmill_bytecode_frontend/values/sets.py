@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable, Protocol, runtime_checkable
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from opmill_guards.source import Source
 
-from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value, content, program_hash
+from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value, content
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
+from .set_order import Layout, key_of, layout_of, own_layout, same_order, stand_ins
 
 SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
-
-
-class OfHash:
-    """Stands in a set where an object with this hash would."""
-
-    def __init__(self, key: Hashable, number: int | None) -> None:
-        self.key = key
-        self.number = number
-
-    def __hash__(self) -> int:
-        return self.number or 0
 
 
 class SetValue(Value):
     """A set or frozenset: hashable key -> value."""
 
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None, obj: Any = None) -> None:
+    def __init__(
+        self, items: dict[Any, Value], cls: type = set, source: Source | None = None, obj: Any = None, layout: Layout | None = None
+    ) -> None:
         self.items = items
         self.cls = cls
+        self._layout: Layout | None = layout
+        self._laid_out = layout is not None
         self.source = source
         self.obj = obj
         self.before = dict(items) if source is not None else None
@@ -45,7 +41,13 @@ class SetValue(Value):
     def constant(self) -> object:
         if self.cls is not frozenset:
             raise NotConstant("set")
-        return frozenset(v.constant() for v in self.items.values())
+        return self.assembled([v.constant() for v in self.items.values()])
+
+    def assembled(self, items: list[object]) -> Hashable:
+        """A real set of what its values stand for, in its order."""
+        way, values = same_order(self.layout, self.items)
+        real = dict(zip(map(id, self.items.values()), items))
+        return self.cls(way.make([real[id(value)] for value in values]))
 
     def key(self, vm: Machine) -> Hashable:
         if self.cls is frozenset:
@@ -61,8 +63,32 @@ class SetValue(Value):
             vm.effects.mutated(self)
         return ConstantValue(None)
 
+    @property
+    def layout(self) -> Layout | None:
+        """A real set with the same past, None where that is not known."""
+        if not self._laid_out:
+            self._layout, self._laid_out = layout_of(self.items) if self.obj is None else own_layout(self.obj, self.items), True
+        return self._layout
+
+    def change(self, change: Callable[..., object], *shapes: Shape | None) -> None:
+        """Does to the layout what is done to the set."""
+        layout = self.layout
+        if layout is not None and (layout is self.obj or not isinstance(layout, set)):
+            layout = self._layout = set(layout)
+        if layout is None or None in shapes:
+            self._layout = None
+        else:
+            change(layout, *shapes)
+
+    def derived(self, items: dict[Any, Value], name: str, *shapes: Shape | None) -> SetValue:
+        """A new set, of which a method of this name gives the layout."""
+        out = SetValue(items, self.cls)
+        known = self.layout is not None and None not in shapes
+        out._layout, out._laid_out = getattr(self.layout, name)(*shapes) if known else None, True
+        return out
+
     def iterate(self, vm: Machine) -> Value:
-        # Python iterates a set in hash order: for constants do as it does.
+        # Python iterates a set in the order of hashes and of what was there before: for constants do as it does.
         items = list(self.items.values())
         asking = any(isinstance(key, ProgramKey) for key in self.items)  # which are not compared with the objects that they stand for
         try:
@@ -70,15 +96,12 @@ class SetValue(Value):
                 known = {id(v.real()): v for v in items}
                 if len(known) == len(items) == len(self.obj) and all(id(o) in known for o in self.obj):
                     items = [known[id(o)] for o in self.obj]
-            elif self.obj is not None and self.items.keys() == set(self.obj):
+            elif self.obj is not None and self.version == 0 and self.items.keys() == set(self.obj):
                 items = [self.items[k] for k in self.obj]
-            else:
-                plain = {v.constant(): v for v in items}
-                items = [plain[c] for c in set(plain)]
-        except (NotConstant, TypeError):
-            hashes = {key: hash(key) if isinstance(key, (int, str)) else program_hash(key) for key in self.items}
-            if None not in hashes.values():
-                items = [self.items[stand_in.key] for stand_in in {OfHash(key, number) for key, number in hashes.items()}]
+            elif self.layout is not None:
+                items = [self.items[key_of(each)] for each in self.layout]
+        except TypeError:
+            pass
 
         def read(vm: Machine, i: int) -> Value:
             if len(self.items) != len(items):
@@ -103,11 +126,17 @@ class SetValue(Value):
         return frozenset(part.items) if type(part) is SetValue and part.cls is set else vm.key(value)
 
     def m_add(self, vm: Machine, value: Value) -> Value:
-        self.items.setdefault(vm.key(value), value)
+        key = vm.key(value)
+        if self._laid_out and key not in self.items:
+            self.change(set.update, stand_ins({key: value}))
+        self.items.setdefault(key, value)
         return self.changed(vm)
 
     def m_discard(self, vm: Machine, value: Value) -> Value:
-        self.items.pop(self.sought(vm, value), None)
+        key = self.sought(vm, value)
+        if key in self.items:
+            self.change(set.difference_update, stand_ins({key: self.items[key]}))
+            del self.items[key]
         return self.changed(vm)
 
     def m_remove(self, vm: Machine, value: Value) -> Value:
@@ -117,49 +146,63 @@ class SetValue(Value):
 
     def m_clear(self, vm: Machine) -> Value:
         self.items.clear()
+        self._layout, self._laid_out = set(), True
         return self.changed(vm)
 
     def m_copy(self, vm: Machine) -> Value:
-        return self if self.cls is frozenset else SetValue(dict(self.items), self.cls)
+        return self if self.cls is frozenset else self.derived(dict(self.items), "copy")
 
     def m_update(self, vm: Machine, *others: Value) -> Value:
         for other in others:
-            self.items.update({k: v for k, v in to_keys(vm, other).items() if k not in self.items})
+            keys, shape = operand(vm, other)
+            self.change(set.update, shape)
+            self.items.update({k: v for k, v in keys.items() if k not in self.items})
         return self.changed(vm)
 
     def m_union(self, vm: Machine, *others: Value) -> Value:
-        out = SetValue(dict(self.items), self.cls)
-        out.m_update(vm, *others)
-        return out
+        keys, shapes = operands(vm, others)
+        return self.derived(functools.reduce(lambda mine, theirs: {**mine, **theirs, **mine}, keys, self.items), "union", *shapes)
 
     def m_intersection(self, vm: Machine, *others: Value) -> SetValue:
-        keys = [to_keys(vm, o) for o in others]
-        return SetValue({k: v for k, v in self.items.items() if all(k in o for o in keys)}, self.cls)
+        keys, shapes = operands(vm, others)
+        return self.derived({k: v for k, v in self.items.items() if all(k in o for o in keys)}, "intersection", *shapes)
 
     def m_difference(self, vm: Machine, *others: Value) -> SetValue:
-        keys = [to_keys(vm, o) for o in others]
-        return SetValue({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, self.cls)
+        keys, shapes = operands(vm, others)
+        return self.derived({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, "difference", *shapes)
 
     def m_symmetric_difference(self, vm: Machine, other: Value) -> SetValue:
-        theirs = to_keys(vm, other)
+        theirs, shape = operand(vm, other)
         mine = {k: v for k, v in self.items.items() if k not in theirs}
-        return SetValue(mine | {k: v for k, v in theirs.items() if k not in self.items}, self.cls)
+        items = mine | {k: v for k, v in theirs.items() if k not in self.items}
+        return self.derived(items, "symmetric_difference", shape)
 
     def m_difference_update(self, vm: Machine, *others: Value) -> Value:
-        self.items = self.m_difference(vm, *others).items
+        keys, shapes = operands(vm, others)
+        self.change(set.difference_update, *shapes)
+        self.items = {k: v for k, v in self.items.items() if not any(k in o for o in keys)}
         return self.changed(vm)
 
     def m_intersection_update(self, vm: Machine, *others: Value) -> Value:
-        self.items = self.m_intersection(vm, *others).items
+        made = self.m_intersection(vm, *others)
+        self.items, self._layout, self._laid_out = made.items, made.layout, True
         return self.changed(vm)
 
     def m_symmetric_difference_update(self, vm: Machine, other: Value) -> Value:
-        self.items = self.m_symmetric_difference(vm, other).items
+        theirs, shape = operand(vm, other)
+        self.change(set.symmetric_difference_update, shape)
+        mine = {k: v for k, v in self.items.items() if k not in theirs}
+        self.items = mine | {k: v for k, v in theirs.items() if k not in self.items}
         return self.changed(vm)
 
     def m_pop(self, vm: Machine) -> Value:
         if not self.items:
             vm.throw(KeyError, "pop from an empty set")
+        if self.source is None and isinstance(self.layout, set):
+            key = key_of(self.layout.pop())
+            first = self.items.pop(key)
+            self.changed(vm)
+            return first
         first = vm.unpack(self)[0]
         self.m_discard(vm, first)
         return first
@@ -186,7 +229,7 @@ class SetValue(Value):
                 return ConstantValue(getattr(set(self.items), name)(set(other.items)))
             both = {**other.items, **self.items}
             keys = getattr(set(self.items), name)(set(other.items))
-            return SetValue({k: v for k, v in both.items() if k in keys}, self.cls)
+            return self.derived({k: v for k, v in both.items() if k in keys}, name, other.layout)
         return super().special(vm, name, args)
 
     def in_place(self, vm: Machine, other: Value, update: Callable[[Machine, Value], object]) -> Value:
@@ -225,6 +268,24 @@ class KeyedValues(Protocol):
     items: dict[object, tuple[Value, object]]
 
     def key_values(self, vm: Machine) -> list[Value]: ...
+
+
+Shape = Layout | dict[Hashable, None] | list[Hashable]
+"""A set, a dictionary or an iterable whose items stand for those of a value: sets take them in different ways."""
+
+
+def operand(vm: Machine, value: Value) -> tuple[dict[object, Value], Shape | None]:
+    """The values by their keys, and what stands for them."""
+    keys, known = to_keys(vm, value), content(value)
+    if isinstance(known, SetValue):
+        return keys, known.layout
+    found = stand_ins(keys)
+    return keys, dict.fromkeys(found) if found is not None and isinstance(value, KeyedValues) else found
+
+
+def operands(vm: Machine, values: Sequence[Value]) -> tuple[list[dict[object, Value]], list[Shape | None]]:
+    found = [operand(vm, value) for value in values]
+    return [keys for keys, _ in found], [shape for _, shape in found]
 
 
 def to_keys(vm: Machine, value: Value) -> dict[object, Value]:

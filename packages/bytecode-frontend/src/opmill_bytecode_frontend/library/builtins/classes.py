@@ -27,7 +27,7 @@ from ...values.immutable import PLACEMENTS
 from ...values.mapping import DictValue, SetValue
 from ...values.objects import ObjectValue, builtin_base, find_in_mro
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
-from ...values.sets import to_keys
+from ...values.sets import operand
 from ...values.tensor import TensorValue
 from ..dispatch import fold, is_torch, lookup
 from ..numpy.calls import computes_arrays
@@ -285,14 +285,22 @@ def size(vm: Interpreter, items: Value = TupleValue([])) -> Value:
 
 @handles(set)
 def set_(vm: Interpreter, items: Value | None = None) -> Value:
-    return SetValue(dict(to_keys(vm, items)) if items is not None else {})
+    return made_of(vm, items, set)
 
 
 @handles(frozenset)
 def frozenset_(vm: Interpreter, items: Value | None = None) -> Value:
     if isinstance(items, SetValue) and items.cls is frozenset:
         return items
-    return SetValue(dict(to_keys(vm, items)) if items is not None else {}, frozenset)
+    return made_of(vm, items, frozenset)
+
+
+def made_of(vm: Interpreter, items: Value | None, cls: type) -> Value:
+    """A new set of items, which is made in another way of other sets and of dictionaries."""
+    if items is None:
+        return SetValue({}, cls)
+    keys, shape = operand(vm, items)
+    return SetValue(dict(keys), cls, layout=None if shape is None else set(shape))
 
 
 @handles(dict)

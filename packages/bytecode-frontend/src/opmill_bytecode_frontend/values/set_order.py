@@ -1,0 +1,114 @@
+"""In which order a set gives its items: that of a real set with the same past, of stand-ins that have the same hashes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .base import MISSING, NotConstant, Value, program_hash
+from .constant import LITERALS
+
+Layout = set[Hashable] | frozenset[Hashable]
+Items = Mapping[Any, Value]
+"""The values of a set by their keys."""
+Made = Callable[[list[Hashable]], set[Hashable]]
+PLAIN = frozenset(LITERALS)
+"""Classes whose objects are the keys of themselves."""
+
+
+class StandIn:
+    """Stands in a set where an object with this hash would."""
+
+    __slots__ = ("key", "number")
+
+    def __init__(self, key: Hashable, number: int) -> None:
+        self.key = key
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StandIn) and other.key == self.key
+
+
+def stands_for_itself(obj: object) -> bool:
+    kind = type(obj)
+    return kind in PLAIN or (kind is tuple and all(map(stands_for_itself, cast("tuple[object, ...]", obj))))
+
+
+def stand_in(key: Hashable, value: Value) -> Hashable:
+    """What stands in a set for a value with this key, or MISSING where its hash is not known."""
+    if type(key) in PLAIN:
+        return key
+    number = program_hash(key)
+    if number is None:
+        try:
+            real: Hashable = value.constant()
+            number = hash(real)
+        except (NotConstant, TypeError):
+            return MISSING
+        if stands_for_itself(real) and real == key:
+            return key
+    return StandIn(key, number)
+
+
+def stand_ins(items: Items) -> list[Hashable] | None:
+    found = [stand_in(key, value) for key, value in items.items()]
+    return None if any(each is MISSING for each in found) else found
+
+
+def key_of(stands: Hashable) -> Hashable:
+    return stands.key if isinstance(stands, StandIn) else stands
+
+
+def layout_of(items: Items) -> Layout | None:
+    """That of a set to which the items were added one by one."""
+    found = stand_ins(items)
+    if found is None:
+        return None
+    layout: set[Hashable] = set()
+    for each in found:
+        layout.add(each)
+    return layout
+
+
+def own_layout(obj: Layout, keys: Iterable[object]) -> Layout | None:
+    """A real set is its own layout where its objects are the keys of themselves."""
+    return obj if all(map(stands_for_itself, obj)) and obj == set(keys) else None
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a set is made anew of a list: a text, and what it makes."""
+
+    text: str
+    make: Made
+
+
+def copied(items: list[Hashable]) -> set[Hashable]:
+    first = set(iter(items))
+    return set(first)
+
+
+WAYS = (
+    Way("{cls}({items})", lambda items: set(iter(items))),
+    Way("{cls}({set}({items}))", copied),
+    Way("{cls}({dict}.fromkeys({items}))", lambda items: set(dict.fromkeys(items))),
+)
+FEW = 5
+"""Items that are tried in every order."""
+
+
+def same_order(layout: Layout | None, items: Items) -> tuple[Way, list[Value]]:
+    """How a set of these items is made anew that gives them in the order of the layout, where that is found."""
+    if layout is not None:
+        wanted = list(layout)
+        orders = itertools.chain((stand_ins(items), wanted), itertools.permutations(wanted) if len(wanted) <= FEW else ())
+        for stands in (each for each in orders if each):
+            for way in WAYS:
+                if list(way.make(list(stands))) == wanted:
+                    return way, [items[key_of(each)] for each in stands]
+    return WAYS[0], list(items.values())
