@@ -91,7 +91,10 @@ def settle(vm: Interpreter) -> None:
 
 
 def settled(vm: Interpreter) -> None:
-    """Before captured code goes backward: what was saved may be written from then on."""
+    """Before captured code goes backward: what was saved may be written from then on. A backward that does so itself is what is being
+    compared."""
+    if vm.effects.reads is not None:
+        return
     settle(vm)
     for backward in vm.effects.backwards:
         backward.ran = True
