@@ -18,6 +18,7 @@ struct Node {
   bool settled = false;          // an item whose checks hold as long as its dictionary keeps its version
   bool remembers = false;        // something below need not be looked at again while this dictionary keeps its version
   mutable uint64_t version = 0;  // at which all of that was found good
+  mutable uint64_t looks = 0;    // how often it was looked through
   mutable PyObject* cached = nullptr;  // of an item: the value then, borrowed from the dictionary
 };
 
@@ -101,18 +102,21 @@ bool run(const Node& node, Ref value, Call& call) {
   if (!value) { return false; }
   const uint64_t version = node.remembers ? dict_version(value.get()) : 0;
   const bool known = version != 0 && version == node.version;
+  const uint64_t look = known ? node.looks : ++node.looks;  // a check may run Python, and so this again
   for (const auto& leaf : node.leaves) {
     if (!(known && leaf->settled_in_dict()) && !leaf->check(value.get())) { return false; }
   }
   for (const Node& child : node.children) {
-    if (known && child.settled) { continue; }
+    const bool still = known && look == node.looks;
+    if (still && child.settled) { continue; }
     const bool item = child.access == Access::Item;
-    Ref next = known && item ? Ref::borrow(child.cached) : Ref(get(child, value.get(), call));
+    Ref next = still && item ? Ref::borrow(child.cached) : Ref(get(child, value.get(), call));
+    if (!still) { node.version = 0; }  // what was cached of another dictionary goes, whether this one is good or not
     child.cached = item ? next.get() : nullptr;
     if (!run(child, std::move(next), call)) { return false; }
   }
-  if (version != 0 && !known) {  // a check may have run Python: only what was all read under one version counts
-    node.version = dict_version(value.get()) == version ? version : 0;
+  if (version != 0 && !known) {  // only what was all read under one version counts
+    node.version = look == node.looks && dict_version(value.get()) == version ? version : 0;
   }
   if (node.slot >= 0) { call.slots[node.slot] = std::move(value); }
   return true;
