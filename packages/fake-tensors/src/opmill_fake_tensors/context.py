@@ -60,7 +60,7 @@ class _Computed(torch.autograd.function._SingleLevelFunction):
         return grads[0], None
 
 
-def _computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
+def computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
     """``held`` as computed from ``leaf``, also inside a function transform, which would take the call for one of its own."""
     functorch = torch._C._functorch
     allowed = functorch.get_single_level_autograd_function_allowed()
@@ -196,7 +196,7 @@ class FakeContext(TorchDispatchMode):
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         elif tensor.requires_grad and not tensor.is_leaf:
-            fake = _computed(fake, self.from_meta(meta, tensor.device))
+            fake = computed(fake, self.from_meta(meta, tensor.device))
         return fake
 
     def has_fake(self, tensor: torch.Tensor) -> bool:
@@ -252,7 +252,7 @@ class FakeContext(TorchDispatchMode):
             made._is_param = True
         elif tensor.requires_grad and not tensor.is_leaf:
             with self, torch.no_grad():
-                made = _computed(made, put_together(form, iter(fakes)))
+                made = computed(made, put_together(form, iter(fakes)))
         return made
 
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:

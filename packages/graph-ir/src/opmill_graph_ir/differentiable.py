@@ -21,12 +21,13 @@ from .layout import Layout
 class Past:
     """What a call leaves for running it again. ``inputs``: references to those that are saved, and to leaves of autograd: what made the
     others may be all that knew them. ``before``: copies of what it was to write. ``generator``: the state of the CPU's, where numbers were
-    drawn from it. ``versions`` changes with every write."""
+    drawn from it. ``versions`` changes with every write. ``grown``: what was to begin a new history, as ``as_before`` gives it."""
 
     inputs: list[Any]
     before: list[torch.Tensor]
     generator: torch.Tensor | None
     versions: int = 0
+    grown: Sequence[torch.Tensor] = ()
 
     @staticmethod
     def of(layout: Layout, tensors: tuple[Any, ...], held: Sequence[torch.Tensor], saved: bytes) -> Past:
@@ -38,6 +39,12 @@ class Past:
             [sources[kind][k].clone() for kind, k in layout.before],
             torch.get_rng_state() if layout.replay.random else None,
         )
+
+
+def as_before(tensor: torch.Tensor, linear: bool) -> torch.Tensor:
+    """What stands for a tensor that is written next, when the module runs again: a copy with the history that it has now, or, where no
+    gradient depends on what it holds, one without memory."""
+    return tensor.detach().new_zeros(()).expand(tensor.shape) if linear else tensor.clone()
 
 
 def _references(tensors: Sequence[Any], saved: bytes) -> list[Any]:
@@ -80,7 +87,8 @@ def again(
         if kind == "input":
             inputs[k] = tensor
     problem = layout.replay.obstacle
-    if not problem and any(t is None for t in inputs):
+    anew = {k for kind, k in layout.grown if kind == "input"}
+    if not problem and any(t is None and k not in anew for k, t in enumerate(inputs)):
         problem = "an input is gone"
     if not problem and versions_of(layout, tuple(inputs), held) != past.versions:
         problem = "an input or a parameter was written in place since"
@@ -90,16 +98,32 @@ def again(
         own = [t.view_as(t) if isinstance(t, torch.Tensor) and t.requires_grad else t for t in inputs]
         kept: list[Any] = [t.view_as(t) for t in held]
         sources: dict[str, list[Any]] = {"input": own, "held": kept}
+        for place, tensor, linear in zip(layout.grown, past.grown, layout.linear, strict=True):
+            kind, k = place
+            sources[kind][k] = tensor.detach().requires_grad_(place in layout.targets) if linear else tensor.view_as(tensor)
         wanted = [sources[kind][k] for kind, k in layout.targets]
         for kind, k in layout.written:
             sources[kind][k] = sources[kind][k].clone()
         for (kind, k), tensor in zip(layout.before, past.before, strict=True):
-            sources[kind][k] = tensor.clone()
+            sources[kind][k] = _Holding.apply(sources[kind][k], tensor)
         items = _run(module, own, held, kept, layout, past)
     items += [items[k]._base for k in layout.bases]
+    items += [sources[kind][k] for kind, k in layout.grown]
     pairs = [(items[layout.tangents[k].output], g) for k, g in gradients.items() if g is not None]
     outputs, tangents = [o for o, _ in pairs], [g for _, g in pairs]
     return torch.autograd.grad(outputs, wanted, tangents, create_graph=torch.is_grad_enabled(), allow_unused=True)
+
+
+class _Holding(torch.autograd.Function):
+    """``apply(tensor, contents)``: the tensor with its history, which holds something else."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, contents: torch.Tensor) -> torch.Tensor:
+        return contents.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, None]:
+        return gradients[0], None
 
 
 def _run(

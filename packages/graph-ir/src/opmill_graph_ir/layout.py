@@ -56,7 +56,8 @@ class Layout(msgspec.Struct, frozen=True):
     for that.
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
     inputs and held tensors that the forward writes; ``before``: those of them whose contents before the write the module needs to run
-    again."""
+    again. ``grown`` are those of ``written`` that begin a new history: what they become are the last of ``outputs``, one each.
+    ``linear`` says which of them have gradients whatever they held before."""
 
     inputs: int
     outputs: int
@@ -76,6 +77,12 @@ class Layout(msgspec.Struct, frozen=True):
     bases: tuple[int, ...] = ()
     stages: tuple[Stage, ...] = ()
     silent: tuple[int, ...] = ()
+    grown: tuple[tuple[str, int], ...] = ()
+    linear: tuple[bool, ...] = ()
+
+    def becoming(self) -> Iterator[tuple[int, str, int]]:
+        """Of each of ``grown``: the output that it becomes, and where it is found."""
+        return ((k, *place) for k, place in enumerate(self.grown, self.outputs - len(self.grown)))
 
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = (), silent: tuple[int, ...] = ()) -> Layout:
@@ -84,6 +91,9 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
     places = {name: ("held", j) for j, name in enumerate(held)}
     places |= {name: ("input", i) for i, name in enumerate(graph.inputs[: joint.inputs])}
     outputs = halves.forward.outputs
+    for k, name in enumerate(joint.grown, joint.outputs - len(joint.grown)):
+        if name in joint.as_left:
+            places.setdefault(graph.mutations[name], ("output", k))
     for k, out in reversed(list(enumerate(outputs))):
         if isinstance(out, OutputTensor) and out.sizes is None:
             places.setdefault(out.value, ("output", k))
@@ -99,6 +109,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
         targets=targets, reach=_reach(joint), aliases=aliases, written=written, replay=joint.replay, parts=parts,
         symbols=halves.sizes, before=tuple(places[name] for name in joint.replay.before),
         derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages), silent=silent,
+        grown=tuple(places[name] for name in joint.grown), linear=tuple(name in joint.linear for name in joint.grown),
     )  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from opmill_runtime_cache.errors import PlanInputError
 from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import DTYPES, Size
 
-from .differentiable import Past, again, versions_of
+from .differentiable import Past, again, as_before, versions_of
 from .errors import GraphError
+from .growing import grow, may_grow, may_write
 from .layout import Layout as Layout
 from .layout import Part, Tangent
 from .layout import held_names as held_names
@@ -58,7 +59,11 @@ class TrainingGraph:
         """A call that needs no native code."""
         layout = self.layout
         outputs: list[Any] = []
-        call = _Call(self, (*inputs, *self.held), outputs)
+        written = [(inputs if kind == "input" else self.held)[k] for kind, k in layout.written]
+        grown = [(inputs if kind == "input" else self.held)[k] for kind, k in layout.grown]
+        if not (all(map(may_write, written)) and all(map(may_grow, grown))):
+            return cast("Sequence[Any]", self.module.forward(*inputs))  # which refuses as eager does
+        call = _Call(self, (*inputs, *self.held), outputs, [as_before(*each) for each in zip(grown, layout.linear, strict=True)])
         for behind in self.behind:
             returned = _applied(behind, call, behind.connected(call.tensors))
             for k, output in zip(behind.outputs, returned, strict=True):
@@ -66,13 +71,17 @@ class TrainingGraph:
         if not self.behind:
             outputs += self.forward(*inputs)
         del outputs[layout.outputs :]
+        if grown:
+            grow(grown, outputs[-len(grown) :])
+            del outputs[-len(grown) :]
         sources = {"input": inputs, "held": self.held, "output": outputs} if layout.derived else {}
         for position, kind, k, whole in layout.derived:
             base = sources[kind][k]
             outputs[position] = base if whole else _view_of(base, outputs[position])
         for position, first in layout.repeated:
             outputs[position] = outputs[first]
-        del outputs[layout.outputs - len(layout.bases) :]
+        if layout.bases:
+            del outputs[-len(layout.bases) :]
         return outputs
 
 
@@ -135,21 +144,25 @@ class _Behind:
 
 
 class _Call:
-    """A call of ``graph``. ``tensors``: inputs and held tensors; ``outputs`` is filled when the first node runs the plan."""
+    """A call of ``graph``. ``tensors``: inputs and held tensors; ``outputs`` is filled when the first node runs the plan. ``grown``: copies
+    of what begins a new history."""
 
-    __slots__ = ("graph", "outputs", "past", "tensors")
+    __slots__ = ("graph", "grown", "outputs", "past", "tensors")
 
-    def __init__(self, graph: TrainingGraph, tensors: tuple[Any, ...], outputs: list[Any]) -> None:
-        self.graph, self.tensors, self.outputs = graph, tensors, outputs
+    def __init__(self, graph: TrainingGraph, tensors: tuple[Any, ...], outputs: list[Any], grown: Sequence[torch.Tensor]) -> None:
+        self.graph, self.tensors, self.outputs, self.grown = graph, tensors, outputs, grown
 
     def run(self) -> None:
         """The forward plan. Autograd wraps what its nodes return: all others shall be just what the plan gave."""
         graph, layout, tensors, outputs = self.graph, self.graph.layout, self.tensors, self.outputs
         inputs = tensors[: layout.inputs]
         self.past = Past.of(layout, tensors, graph.held, graph.saved_inputs)
+        self.past.grown = self.grown
         told: dict[str, Sequence[Any]] = {"input": tensors, "held": graph.held}
         before = [_version(told[kind][k]) for kind, k in layout.written]
         outputs += graph.forward(*inputs)
+        for k, kind, number in layout.becoming():
+            outputs[k] = told[kind][number].detach()
         for k, output in enumerate(outputs[: layout.outputs]):
             if (
                 isinstance(output, torch.Tensor) and output._is_view()
@@ -166,7 +179,7 @@ class _Call:
             if not sources[kind][k].is_inference() and version == sources[kind][k]._version:  # what kernels write is counted
                 torch.autograd.graph.increment_version(sources[kind][k])
         for k, kind, leader in layout.aliases:
-            tracked = kind == "output" and any(t.output == leader for t in layout.tangents)
+            tracked = (kind, leader) in layout.grown or (kind == "output" and any(t.output == leader for t in layout.tangents))
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)
 
 

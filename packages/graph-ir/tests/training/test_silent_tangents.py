@@ -73,3 +73,24 @@ def test_without_a_loss_there_is_one_plan(anything_is_large) -> None:
     model, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
     made = compile_graph(torch.fx.symbolic_trace(model), [x], options=GraphOptions(cache=False), generators=[])
     assert made.executable.layout.silent == () and made.executable.behind[0].usual is None
+
+
+class _Writing(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.mul_(y)
+        return x.sin()
+
+
+@pytest.mark.filterwarnings("ignore:GI030")
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_what_is_written_and_not_returned_is_usually_silent(monkeypatch, looked_at: bool) -> None:
+    monkeypatch.setattr(silent, "_LARGE_WRITTEN", 0)
+    model, leaf, y = _Writing(), torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+    made = compile_graph(torch.fx.symbolic_trace(model), [leaf * 2, y], options=GraphOptions(cache=False), generators=[])
+    assert made.executable.layout.silent == (1,) and made.executable.behind[0].usual is not None
+    found = []
+    for call in (model, lambda *inputs: made(*inputs)[0]):
+        x = leaf * 2
+        result = call(x, y).sum() + (x.cos().sum() if looked_at else 0)
+        found += torch.autograd.grad(result, leaf)
+    torch.testing.assert_close(*found)

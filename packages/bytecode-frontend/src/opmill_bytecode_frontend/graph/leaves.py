@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import FakeTensor
+
 
 def is_leaf(fake: torch.Tensor) -> bool:
     """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that
@@ -14,6 +16,13 @@ def is_leaf(fake: torch.Tensor) -> bool:
         return fake.is_leaf
     except RuntimeError:
         return False
+
+
+def as_given(fake: torch.Tensor, real: torch.Tensor | None) -> torch.Tensor:
+    """What stands for an input: of one that requires grad since something was written into it, as it was before."""
+    if not isinstance(fake, FakeTensor) or real is None or real.requires_grad or not fake.requires_grad:
+        return fake
+    return fake.context.from_meta(fake.meta, fake.device)
 
 
 def reached(fake: torch.Tensor, made: set[int]) -> bool:
@@ -34,4 +43,4 @@ def reached(fake: torch.Tensor, made: set[int]) -> bool:
     return False
 
 
-__all__ = ["is_leaf", "reached"]
+__all__ = ["as_given", "is_leaf", "reached"]

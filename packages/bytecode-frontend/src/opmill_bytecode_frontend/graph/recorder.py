@@ -38,7 +38,7 @@ from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
-from .leaves import is_leaf, reached
+from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
@@ -262,7 +262,7 @@ class Recorder:
         symbolic."""
         if self.context.sizes is None or not (self.numbers.sources or self.numbers.computed):
             return [v.obj for v in self.inputs]
-        out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
+        out = [as_given(v.fake, v.obj) if isinstance(v, TensorValue) else v.number for v in self.inputs]
         for value, example in zip(self.inputs, out):
             value.node.meta["example_value"] = example
         return out
@@ -566,9 +566,9 @@ class Recorder:
                 self.note_leaf(vm, known.fake, known.obj)
 
     def note_leaf(self, vm: Machine, fake: torch.Tensor, real: torch.Tensor | None) -> None:
-        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others
-        to see."""
-        if real is not None and real.requires_grad != fake.requires_grad:
+        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, but for what is written
+        into it, or makes one for others to see."""
+        if real is not None and real.requires_grad != fake.requires_grad and (real.requires_grad or is_leaf(fake)):
             vm.unsupported(
                 "FE032",
                 "whether a tensor requires grad changes",

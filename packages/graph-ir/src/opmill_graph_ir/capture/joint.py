@@ -21,6 +21,7 @@ from .apart import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
+from .histories import ResultsRecorder, new_histories, read_by, refused_as_leaf, sources_of, written_once
 from .masks import keep_as_truths
 from .places import BACKWARD
 from .record import Recorder
@@ -50,8 +51,10 @@ class Joint:
     ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
     pairs each later position with the first. ``derived`` are positions of outputs that are inputs, held values or views of these or of
     another output: they are made after the graph has run, as views that autograd knows. Where views share a memory that is itself no
-    output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. ``replay``: what it
-    takes to run the graph again. ``parts``: the backwards that can run one after the other."""
+    output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. Behind these stands what each of
+    ``grown`` becomes, inputs and held values that begin a new history; ``as_left`` are those of them that a backward may read as they are
+    when the forward ends, ``linear`` those whose contents before no gradient depends on. ``replay``: what it takes to run the graph again.
+    ``parts``: the backwards that can run one after the other."""
 
     graph: AtenGraph
     inputs: int
@@ -64,6 +67,9 @@ class Joint:
     parts: tuple[Part, ...]
     derived: tuple[int, ...] = ()
     bases: tuple[int, ...] = ()
+    grown: tuple[str, ...] = ()
+    as_left: frozenset[str] = frozenset()
+    linear: frozenset[str] = frozenset()
 
 
 def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -83,20 +89,28 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repea
         return _capture(gm, example_inputs, repeats=repeats and INSIDE not in gm.meta)
     except NotRepeated:
         return _capture(gm, example_inputs, repeats=False)
+    except GraphError as error:
+        if not refused_as_leaf(error, example_inputs):
+            raise
+        return _capture(gm, example_inputs, repeats=False, kind=ResultsRecorder)
 
 
-def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: bool) -> Joint:
+def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: bool, kind: type[Recorder] = Recorder) -> Joint:
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs), repeats=repeats)
+    recorder = kind(names, differentiate=True, sizes=environment_of(example_inputs), repeats=repeats)
     with closing(recorder), recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
-        _refuse_new_history(recorder, example_inputs)
+        grown = new_histories(recorder, example_inputs)
+        if grown and recorder.late:
+            raise NotRepeated
         derived, bases = _derive(recorder, items)
         first, repeated = _first_positions(items)
         for position in derived:
             first.pop(id(items[position]), None)
-        differentiable = list(first.values())
+        differentiable = [*first.values(), *range(len(items), len(items) + len(grown))]
+        items += grown.values()
+        as_left = written_once(recorder, grown)
         recorder.state.origin, recorder.state.label = BACKWARD, NO_LABEL
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
@@ -117,31 +131,21 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         tuple(repeated),
         metas,
         tuple(targets),
-        replay_of(graph),
+        replay_of(graph, grown),
         parts,
         tuple(derived),
         tuple(bases),
+        tuple(grown),
+        as_left,
+        frozenset(grown).difference(read_by(graph, graph.outputs[len(items) :])),
     )
-
-
-def _refuse_new_history(recorder: Recorder, example_inputs: Sequence[Any]) -> None:
-    """Raises GraphError GI001 where what is written into a tensor of the caller makes that require grad: it would be given back without."""
-    graph, outside = recorder.state.graph, recorder.outside()
-    for name, given in (*zip(graph.inputs, example_inputs, strict=False), *zip(graph.held, graph.held_tensors, strict=True)):
-        if isinstance(given, torch.Tensor) and not given.requires_grad and name in outside and outside[name].requires_grad:
-            raise GraphError(
-                "GI001",
-                f"{name} begins to require grad",
-                why="a value that requires grad is written into it",
-                hint="write value.detach(), or return the value",
-            )
 
 
 def _differentiate(
     recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor]
 ) -> tuple[tuple[Part, ...], list[str], list[Any]]:
     """The parts of the backward, written down one after the other: with the targets of all, by name, and their gradients."""
-    sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
+    sources = sources_of(recorder)
     found = groups(outputs)
     if len(found) > 1 and recorder.late:
         raise NotRepeated  # autograd does not see what is behind blocks that did not run
@@ -152,6 +156,8 @@ def _differentiate(
         try:
             pairs = _gradients(recorder, [outputs[k] for k in group], [tangents[k] for k in group], sources)
         except RuntimeError as error:
+            if _SPOILED in str(error):
+                raise GraphError("GI001", "a backward that autograd refuses", why=str(error).partition(" Hint")[0]) from None
             if _FREED not in str(error):
                 raise
             parts.append(Part(group, (), str(error)))
@@ -176,7 +182,8 @@ def outside_of_autocast() -> Iterator[None]:
 
 
 _FREED = "backward through the graph a second time"
-"""How autograd says that a program has freed what is needed."""
+_SPOILED = "modified by an inplace operation"
+"""How autograd says that a program has freed, or written over, what is needed."""
 
 
 def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor], sources: dict[str, FakeTensor]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbols import index
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..errors import GraphError
 from ..ops.records import record_of
 from .clean import must_run
 from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
+from .histories import keep_before
 from .joint import Joint, moves_on
 from .normalized import ways
 from .places import is_gradient
@@ -70,6 +70,22 @@ class Halves:
 def partition(joint: Joint, *, exact: bool = False) -> Halves:
     """The two graphs of a joint one, or more where parts of it are differentiated one after the other. ``exact``: what is computed again
     must be what it was to the last bit."""
+    try:
+        return _partition(joint, exact)
+    except _Spoiled as spoiled:
+        keep_before(joint.graph, spoiled.names)
+        return _partition(joint, exact)
+
+
+class _Spoiled(Exception):
+    """The backward needs what the tensors of these ``names`` held before the forward writes to them."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(*names)
+        self.names = names
+
+
+def _partition(joint: Joint, exact: bool) -> Halves:
     graph = joint.graph
     makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
@@ -88,7 +104,8 @@ def partition(joint: Joint, *, exact: bool = False) -> Halves:
     )
     saved = dict.fromkeys(name for b in backwards if b for name in b.saved)
     sizes = dict.fromkeys(name for b in backwards if b for name in b.sizes)
-    known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
+    known = {o.value for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
+    known |= {graph.mutations[name] for name in joint.as_left}
     outside = {*graph.inputs, *graph.held, *graph.constants}
     extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
@@ -181,8 +198,8 @@ def _backward(
     if ends := _ends_of_chains(graph, needed, saved | free):
         saved = _cheapest(graph, makers, passing, needed, free, kept | ends) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
-    if spoiled := set(graph.mutations).intersection(taken):
-        raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
+    if spoiled := [name for name in graph.mutations if name in taken]:
+        raise _Spoiled(spoiled)
     return nodes, [name for name in taken if name not in graph.constants]
 
 

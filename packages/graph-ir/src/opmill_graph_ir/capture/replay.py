@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import torch
@@ -26,13 +26,13 @@ class Replay(msgspec.Struct, frozen=True):
     autocast: tuple[tuple[str, str], ...] = ()
 
 
-def replay_of(graph: AtenGraph) -> Replay:
-    """For a joint graph, while it is being captured."""
+def replay_of(graph: AtenGraph, grown: Collection[str] = ()) -> Replay:
+    """For a joint graph, while it is being captured. ``grown``: what begins a new history, of which the call keeps a copy in any case."""
     drawing = [node for node in graph.nodes if torch.Tag.nondeterministic_seeded in node.func.tags]
-    needed = _needed(graph) if graph.mutations else frozenset()
+    needed = _needed(graph, grown) if graph.mutations else frozenset()
     return Replay(
         obstacle=next((text for node in graph.nodes if (text := _obstacle(node, graph))), ""),
-        before=tuple(name for name in graph.mutations if name in needed),
+        before=tuple(name for name in graph.mutations if name in needed and name not in grown),
         random=bool(drawing),
         autocast=tuple(
             (device, str(torch.get_autocast_dtype(device)).removeprefix("torch."))
@@ -53,9 +53,9 @@ def _obstacle(node: Node, graph: AtenGraph) -> str:
     return "random numbers of a GPU inside it" if not all(traits_of(m.device).host for m in metas) else ""
 
 
-def _needed(graph: AtenGraph) -> set[str]:
+def _needed(graph: AtenGraph, grown: Iterable[str]) -> set[str]:
     """Values that the graph's outputs depend on."""
-    needed = {out.value for out in graph.outputs if isinstance(out, OutputTensor)}
+    needed = {out.value for out in graph.outputs if isinstance(out, OutputTensor)} | {graph.mutations[name] for name in grown}
     for node in reversed(graph.nodes):
         if any(r in needed for r in node.results):
             needed.update(v.name for v in _read(node, needed))

@@ -2,7 +2,8 @@
 
 Language models return their logits beside the loss. A caller who differentiates the loss alone has no gradient for them, and the backward
 would be given as many zeros: to be written, read and added, and for all of its first part in memory. The backward is compiled a second
-time, with zeros that it knows.
+time, with zeros that it knows. So it is where a block writes to what it was given and returns something else: the former is looked at no
+more.
 """
 
 from __future__ import annotations
@@ -14,21 +15,32 @@ import torch
 
 from opmill_runtime_cache.devices.registry import traits_of
 
-from .graph import AtenGraph, Meta, Node
+from .graph import AtenGraph, Meta, Node, OutputTensor
 from .joint import Joint
 from .partition import Halves
 from .places import BACKWARD
 
 _LARGE = 16 << 20
-"""Bytes of a gradient from which on its zeros are worth a second plan."""
+_LARGE_WRITTEN = 1 << 18
+"""Bytes of a gradient from which on its zeros are worth a second plan: of a result, and of what is written."""
 
 
 def silent_tangents(joint: Joint, halves: Halves) -> tuple[int, ...]:
-    """The numbers of the tangents that usually do not come: large ones on GPUs, where one is of a single number. Only of a graph with one
-    backward and known sizes."""
-    if len(joint.parts) != 1 or halves.sizes or halves.backwards[0] is None or not any(_is_loss(m) for m in joint.tangents):
+    """The numbers of the tangents that usually do not come: large ones on GPUs, where one is of a single number, and those of what is
+    written and not returned. Only of a graph with one backward and known sizes."""
+    if len(joint.parts) != 1 or halves.sizes or halves.backwards[0] is None:
         return ()
-    return tuple(k for k, meta in enumerate(joint.tangents) if not _is_loss(meta) and _is_large(meta))
+    found = {k for k in _left_behind(joint) if _bytes(joint.tangents[k]) >= _LARGE_WRITTEN}
+    if any(map(_is_loss, joint.tangents)):
+        found.update(k for k, meta in enumerate(joint.tangents) if not _is_loss(meta) and _is_large(meta))
+    return tuple(sorted(found)) if len(found) < len(joint.tangents) else ()
+
+
+def _left_behind(joint: Joint) -> list[int]:
+    """Tangents of what begins a new history and is no result."""
+    returned = {out.value for k in joint.derived if isinstance(out := joint.graph.outputs[k], OutputTensor)}
+    first = len(joint.differentiable) - len(joint.grown)
+    return [k for k, name in enumerate(joint.grown, first) if name not in returned]
 
 
 def without(joint: Joint, halves: Halves, silent: tuple[int, ...]) -> AtenGraph:
@@ -54,8 +66,13 @@ def _is_loss(meta: Meta) -> bool:
 
 
 def _is_large(meta: Meta) -> bool:
-    numbers = all(type(n) is int for n in (*meta.sizes, *meta.strides))
-    return traits_of(meta.device).grid and numbers and math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize >= _LARGE
+    return traits_of(meta.device).grid and _bytes(meta) >= _LARGE
+
+
+def _bytes(meta: Meta) -> int:
+    """0 where sizes are no numbers."""
+    known = all(type(n) is int for n in (*meta.sizes, *meta.strides))
+    return int(math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize) if known else 0
 
 
 __all__ = ["silent_tangents", "without"]
