@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 import opmill
+from opmill.compile import record_of
 
 torchao = pytest.importorskip("torchao.quantization")
 
@@ -205,3 +207,41 @@ def test_gradients_over_a_mesh(mesh: Any) -> None:
     compiled = opmill.compile(lambda x, w: torch.relu(x @ w).sum(1), fullgraph=True)
     found = [torch.autograd.grad(run(x, w).sum(), w) for run in (compiled, lambda x, w: torch.relu(x @ w).sum(1))]
     same(*found)
+
+
+def test_a_loss_that_is_computed_in_parts_inside_of_a_block_and_outside(mesh: Any) -> None:
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    def loss(x: Any, target: torch.Tensor) -> Any:
+        return nn.functional.cross_entropy(x * 2, target)
+
+    compiled, target = opmill.compile(loss), torch.tensor([0, 3, 1])
+    for inside in (False, True, False, True):
+        x, found = sharded(3, 8, mesh=mesh, dim=1), []
+        for run in (loss, compiled):
+            leaf = x.detach().requires_grad_()
+            with loss_parallel() if inside else contextlib.nullcontext():
+                try:  # outside, DTensors and plain tensors are not mixed
+                    result = run(leaf, target)
+                    result.backward()
+                    found.append([result.detach(), leaf.grad])
+                except RuntimeError as error:
+                    found.append([str(error)])
+        if inside:
+            same(*found)
+        else:
+            assert found[0] == found[1]
+    record = record_of(compiled)
+    assert record is not None and not record[1].breaks
+
+
+def test_plain_tensors_stand_for_replicated_ones_only_inside_of_the_block(mesh: Any) -> None:
+    from torch.distributed.tensor.experimental import implicit_replication
+
+    x, y = sharded(4, 4, mesh=mesh), torch.ones(4)
+    compiled = opmill.compile(lambda x, y: x * 2 + y)
+    for _ in range(2):
+        with implicit_replication():
+            same(compiled(x, y), x * 2 + y)
+        with pytest.raises(RuntimeError, match="mixed torch.Tensor and DTensor"):
+            compiled(x, y)

@@ -80,6 +80,33 @@ def test_what_cannot_be_taken_apart_says_what_to_define() -> None:
         FakeContext().from_tensor(closed)
 
 
+class Other(Pair):
+    """Is put together as what it is derived from."""
+
+
+def test_what_is_put_together_is_of_the_class() -> None:
+    other = Other(torch.ones(2), torch.zeros(2), 5)
+    form, leaves = take_apart(other)
+    with pytest.raises(NotTakenApart, match="__tensor_unflatten__ of Other gives a Pair"):
+        put_together(form, iter(leaves))
+    with pytest.raises(NoFakeKernel, match="__tensor_unflatten__ of Other"):
+        FakeContext().from_tensor(other)
+
+
+def test_what_is_brought_to_a_type_inside_of_a_class_keeps_its_device() -> None:
+    fakes = FakeContext()
+    like = fakes.from_tensor(torch.ones(2, dtype=torch.float64))
+
+    class Sum(Pair):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+            return (args[0].a != 0).sum().to(like)  # one operator, of which torch makes others
+
+    with fakes:
+        found = Sum(fakes.from_tensor(torch.ones(3)), fakes.from_tensor(torch.ones(3)), 0).sum()
+    assert (type(found), found.device, found.dtype) == (type(like), like.device, torch.float64)
+
+
 def test_what_is_no_tensor_belongs_to_the_form() -> None:
     pair, other = Pair(torch.ones(2), torch.ones(2)), Pair(torch.ones(2), torch.ones(2))
     pair.b = other.b = "a mesh"

@@ -34,6 +34,7 @@ from .effects.lifetimes import refuse_dropping
 from .entry.limits import FINAL
 from .entry.varying import Varying
 from .errors import Unsupported
+from .graph.class_state import assumed
 from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
@@ -136,6 +137,8 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
     assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
+    for guard in assumed(vm.recorder.wrappers):
+        vm.guard(guard)
     apart: list[Guard] = [*guard_shared(vm), *kept_apart(vm)]
     guards = list(vm.guards.values())
     if entry_state is not None:

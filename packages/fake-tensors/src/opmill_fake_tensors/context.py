@@ -233,9 +233,12 @@ class FakeContext(TorchDispatchMode):
     def _like_wrapper(self, tensor: Any, symbolic: Mapping[int, Index | None] | None, label: str, moving: Collection[int]) -> Any:
         """A wrapper of fakes. Dimensions that are symbolic are so in the tensors inside that have the wrapper's own sizes."""
         try:
-            form, leaves = take_apart(tensor)
+            return self._made_like_wrapper(tensor, symbolic, label, moving)
         except NotTakenApart as error:
             raise NoFakeKernel("from_tensor", str(error)) from None
+
+    def _made_like_wrapper(self, tensor: Any, symbolic: Mapping[int, Index | None] | None, label: str, moving: Collection[int]) -> Any:
+        form, leaves = take_apart(tensor)
         assert form is not None
         alike = [bool(symbolic) and leaf.shape == tensor.shape and leaf.stride() == tensor.stride() for leaf in leaves]
         fakes: list[FakeTensor] = []
@@ -291,6 +294,8 @@ class FakeContext(TorchDispatchMode):
                 return self.from_meta(alike(args[0].meta), args[0].device)  # torch does not see the marks, and would give the fake itself
         if op.packet in _WRITTEN_OUT and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
             args = [self.run(torch.ops.aten.resolve_conj.default, args[:1], {}), *args[1:]]
+        if op.names_device:
+            return self._by_kernel(op, op.func.decompose, args, kwargs)
         call = _Call(self)
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}

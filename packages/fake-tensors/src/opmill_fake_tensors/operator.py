@@ -84,6 +84,8 @@ class Operator:
         """It is of another library and gives a number, of which its fake kernel knows no more than shapes tell."""
         self.composite = _has_kernel(self.name, "CompositeImplicitAutograd") and not any(_has_kernel(self.name, k) for k in ("CPU", "Meta"))
         """Whether torch's own kernel is nothing but other operators, whatever it is called on."""
+        self.names_device = self.composite and any(a.name == "device" and not a.kwarg_only for a in schema.arguments)
+        """Whether what it is made of says which device is meant: meta tensors would be brought there."""
         self.shares = self.aliases or self.composite or self.gives_views
         """Whether results may lie in the memory of arguments."""
         self.probed = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 import torch
 
 from opmill_fake_tensors.classes import computes_as_plain
-from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
 from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
 from opmill_guards import CompiledFunction
@@ -553,11 +553,10 @@ def wrapper_input(vm: Interpreter, obj: torch.Tensor, source: Source) -> TensorV
     """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
     try:
         take_apart(obj)
-    except NotTakenApart as error:
+        value = graph_input(vm, obj, obj, source)
+    except (NotTakenApart, NoFakeKernel) as error:
         hint = "define __tensor_flatten__, which gives the names of the tensors inside and a context, and __tensor_unflatten__"
         vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", str(error), hint)
-    value = graph_input(vm, obj, obj, source)
-    vm.recorder.wrappers = True
     guard_inside(vm, obj, value.fake, source)
     return value
 

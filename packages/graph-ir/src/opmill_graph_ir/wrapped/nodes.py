@@ -8,7 +8,8 @@ reads; what autograd finds for the wrapper is taken apart, and is the gradient o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,11 +79,17 @@ def refuse_wrapper(gradient: Any, position: int) -> None:
 
 def apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
     """``take_apart`` with a numbered refusal (GI060)."""
-    try:
+    with _numbered(type(tensor)):
         return take_apart(tensor)
+
+
+@contextlib.contextmanager
+def _numbered(cls: type) -> Iterator[None]:
+    try:
+        yield
     except NotTakenApart as error:
         hint = "define __tensor_flatten__ (names of the tensors inside, and a context) and __tensor_unflatten__ for the class"
-        raise GraphError("GI060", f"a tensor of class {type(tensor).__qualname__}", why=str(error), hint=hint) from None
+        raise GraphError("GI060", f"a tensor of class {cls.__qualname__}", why=str(error), hint=hint) from None
 
 
 def assembled(form: Form | None, leaves: Sequence[Any]) -> Any:
@@ -230,6 +237,9 @@ class Places:
 def _taken(item: Any, form: Form, places: Places) -> Out:
     """Puts what is inside of an output at the end of the plain ones."""
     leaves, flat = apart(item)[1], places.flat
+    if not is_jagged(form.cls):  # what is put together when the plan has run is known to come out as the class it is
+        with _numbered(form.cls), torch.no_grad():
+            put_together(form, iter(leaves))
     tangent = None
     kept: tuple[int | None, ...] = tuple(None if own else places.of(leaf) for leaf, own in zip(leaves, form.differentiated, strict=True))
     if item.requires_grad and torch.is_grad_enabled():

@@ -75,10 +75,11 @@ def behaviour(cls: type) -> list[Any]:
     if dispatcher is not None:  # of DTensor
         propagator = dispatcher.sharding_propagator
         tables = [getattr(propagator, name, {}) for name in ("op_to_rules", "op_strategy_funcs", "op_single_dim_strategy_funcs")]
-        tables.append(getattr(dispatcher, "_custom_op_handlers", {}))
-        for table in tables:
+        handlers = getattr(dispatcher, "_custom_op_handlers", {})  # some come and go with blocks, such as that of ``loss_parallel``
+        for table in (*tables, handlers):
             _check_functions(table)
-        said = [bool(getattr(dispatcher, "_allow_implicit_replication", False)), [len(table) for table in tables]]
+        named = sorted([str(op), getattr(handler, "__qualname__", "")] for op, handler in handlers.items())
+        said = [bool(getattr(dispatcher, "_allow_implicit_replication", False)), [len(table) for table in tables], named]
     return [class_name(cls), [list(v) for v in versions], said]
 
 
