@@ -4,6 +4,7 @@
 import datetime
 import os
 import sys
+import threading
 from typing import Any
 
 import torch
@@ -52,6 +53,19 @@ def sharded_step() -> list[float]:
     return [float(p.full_tensor().sum()) for p in model.parameters()]
 
 
+def hanging(*names: str) -> dict[str, str]:
+    """Options: a shared cache, whose file system never answers to these."""
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def never(self: Any, *args: Any, **kwargs: Any) -> Any:
+        threading.Event().wait()
+
+    fsspec.register_implementation("hanging", type("Hanging", (MemoryFileSystem,), {"protocol": "hanging", **dict.fromkeys(names, never)}))
+    os.environ["OPMILL_CACHE_KEY"] = "a secret that both of the processes know"
+    return {"cache_url": "hanging://cache"}
+
+
 def interfere() -> None:
     """The second process ends, or stands still, when it is about to compile."""
 
@@ -76,7 +90,9 @@ def main(rank: int, size: int) -> None:
         if CASE == "sharded":
             print([round(v, 3) for v in sharded_step()], flush=True)
         else:
-            compiled = opmill.compile(function)
+            stuck = {"store without answers": ("cat",), "store that takes nothing": ("pipe_file", "makedirs")}.get(CASE)
+            options = hanging(*stuck) if stuck and (rank == 1 or CASE.endswith("nothing")) else None
+            compiled = opmill.compile(function, options=options)
             for _ in range(3):
                 print(compiled(torch.full((4, 3), 0.5), rank == 1).tolist(), flush=True)
     except RuntimeError as error:

@@ -18,7 +18,7 @@ def said(tmp_path: Path, case: str, codes: tuple[int, int] = (0, 0)) -> list[str
     return "".join(together(PROGRAMS, tmp_path, case, limit=280, codes=codes)).splitlines()
 
 
-@pytest.mark.parametrize("case", ["alike", "breaks", "other code"])
+@pytest.mark.parametrize("case", ["alike", "breaks", "other code", "store without answers", "store that takes nothing"])
 def test_who_compiles_something_else_still_meets_the_others(case: str, tmp_path: Path) -> None:
     lines = said(tmp_path, case)
     wanted = 1 + 2 * math.sin(4 * 2 * 2 * 0.5)
