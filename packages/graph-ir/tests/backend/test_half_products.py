@@ -9,6 +9,8 @@ from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Sizes
 from opmill_graph_ir.backend import GraphOptions, compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.lowered import BufferArg, Extern
 from opmill_graph_ir.ops import half_products
 from opmill_graph_ir.ops.lower import lower
@@ -128,3 +130,22 @@ def test_sizes_that_move(store, generators) -> None:
             given = torch.randn(shape).bfloat16()
             for got, want in zip(run(given), module(given), strict=True):
                 torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("length, depth, wanted", [(24, 16, "float32"), (256, 64, "float32"), (320, 64, "bfloat16")])
+def test_gradients_of_attention_over_little_are_computed_in_float32(monkeypatch, length: int, depth: int, wanted: str) -> None:
+    """That kernel takes longer for halves, whatever the processor."""
+    monkeypatch.setattr(half_products, "_without_halves", lambda: False)
+
+    class Heads(torch.nn.Module):
+        def forward(self, q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    q, k, v = (torch.randn(1, 2, length, depth).bfloat16().requires_grad_() for _ in range(3))
+    graphs = partition(capture_joint(torch.fx.symbolic_trace(Heads()), [q, k, v])).graphs
+    seen = {}
+    for program in map(lower, graphs):
+        for n in program.nodes:
+            if isinstance(n, Extern) and "attention" in n.op:
+                seen[n.op.partition("attention_for_cpu")[2]] = program.buffers[n.args[0].buffer].dtype
+    assert seen == {"": "bfloat16", "_backward": wanted}
