@@ -1,8 +1,7 @@
 """The order of a schedule in which exchanges with other processes start as early and are waited for as late as memory allows.
 
-Exchanges start in the order of the program and stay what they are, on every process the same, whatever surrounds them: a process that
-compiled another graph, or none, still meets the others. (Letting those that are ready pass others hid no more in
-``benchmarks/overlap.py``.)
+Exchanges start in the order of the program, but for what `deferred` says, and stay what they are, on every process the same, whatever
+surrounds them: a process that compiled another graph, or none, still meets the others.
 
 No cost decides here, so that nothing of a machine does. An exchange starts before the first step that it need not follow; what only
 prepares it goes with it. Memory is that of the given order, with waits where results are first read, and a little more: what an early start
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from ..lowered import TensorOutput
 from ..schedule.memory import guessed_bytes
 from ..schedule.steps import ExternStep, KernelStep, Schedule, Step
+from .deferred import deferred
 from .dependences import Dependences, dependences, is_exchange, is_wait
 
 AHEAD = 64 << 20
@@ -32,9 +32,21 @@ def overlapped(schedule: Schedule) -> Schedule:
     """The same steps in an order in which exchanges run beside them."""
     if not any(map(is_exchange, schedule.steps)) or None in schedule.lowered.symbols.values():
         return schedule
-    order = _Order(schedule)
-    steps = [schedule.steps[k] for k in order.run()]
+    order = _begun(schedule)
+    steps = [order.steps[k] for k in order.run()]
     return replace(schedule, steps=_told(steps, order.needs, order.out))
+
+
+def _begun(schedule: Schedule) -> _Order:
+    """The order to come, of a schedule in which steps that exchanges do not need are deferred, if memory allows that."""
+    given, found = _Order(schedule), deferred(schedule)
+    if found.order == list(range(len(schedule.steps))):
+        return given
+    places = {k: place for place, k in enumerate(found.order)}
+    order = _Order(replace(schedule, steps=[schedule.steps[k] for k in found.order]), most=given.limit)
+    for wait, starts in found.started.items():
+        order.needs.before[places[wait]].update(places[k] for k in starts)
+    return order if order.held.top <= given.limit else given
 
 
 def _told(steps: list[Step], needs: Dependences, order: Sequence[int]) -> list[Step]:
@@ -69,12 +81,14 @@ class _Order:
     """Steps that ran before their place, with the bytes that they hold until that is reached."""
     late: dict[int, int] = field(default_factory=dict)
     """Exchanges that are waited for later than in the given order, with the bytes that they hold until then."""
+    most: int | None = None
+    """The bytes that may be in use, where the order given does not tell."""
 
     def __post_init__(self) -> None:
         self.steps: Sequence[Step] = self.schedule.steps
         self.needs: Dependences = dependences(self.schedule)
         self.held = held(self.schedule, self.needs)
-        self.limit = self.held.top + max(AHEAD, self.held.top // _SHARE)
+        self.limit = self.held.top + max(AHEAD, self.held.top // _SHARE) if self.most is None else self.most
         self.starts = [k for k, step in enumerate(self.steps) if is_exchange(step)]
         self.blocked = -1
         """A step that must run before the next exchange can start."""
