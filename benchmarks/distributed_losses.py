@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -37,38 +38,53 @@ from torch.nn.parallel import DistributedDataParallel
 
 import processes
 
-WIDTH, HEADS, HIDDEN, WORDS, LAYERS, ROWS, LENGTH = 32, 4, 64, 48, 3, 4, 16
+ROWS, LENGTH = 4, 16
 LIMIT = 1200  # seconds for all processes together
 FLOOR = {torch.float32: 2e-6, torch.bfloat16: 2e-2}
 
 
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Of a model: ``width`` of rows, ``hidden`` of what is between gate and down."""
+
+    width: int = 32
+    heads: int = 4
+    hidden: int = 64
+    words: int = 48
+    layers: int = 3
+
+
+SMALL = Sizes()
+
+
 class Attention(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+        self.size = sizes.width // sizes.heads
+        self.q, self.k, self.v, self.out = (nn.Linear(sizes.width, sizes.width, bias=False) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows, length, _ = x.shape
-        q, k, v = (part(x).view(rows, length, -1, WIDTH // HEADS).transpose(1, 2) for part in (self.q, self.k, self.v))
+        q, k, v = (part(x).view(rows, length, -1, self.size).transpose(1, 2) for part in (self.q, self.k, self.v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(rows, length, -1))
 
 
 class FeedForward(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.gate, self.up = (nn.Linear(WIDTH, HIDDEN, bias=False) for _ in range(2))
-        self.down = nn.Linear(HIDDEN, WIDTH, bias=False)
+        self.gate, self.up = (nn.Linear(sizes.width, sizes.hidden, bias=False) for _ in range(2))
+        self.down = nn.Linear(sizes.hidden, sizes.width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.first, self.second = nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)
-        self.attention, self.feed = Attention(), FeedForward()
+        self.first, self.second = nn.RMSNorm(sizes.width), nn.RMSNorm(sizes.width)
+        self.attention, self.feed = Attention(sizes), FeedForward(sizes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.first(x))
@@ -76,11 +92,11 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SMALL) -> None:
         super().__init__()
-        self.words = nn.Embedding(WORDS, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm, self.head = nn.RMSNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
+        self.words = nn.Embedding(sizes.words, sizes.width)
+        self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
+        self.norm, self.head = nn.RMSNorm(sizes.width), nn.Linear(sizes.width, sizes.words, bias=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.words(tokens)
@@ -188,7 +204,7 @@ def losses(name: str, compiled: Compile, dtype: torch.dtype, steps: int) -> list
     alike = "tensor" in base or "sequence" in base  # ranks that share a row of data; two of each where both are
     part = dist.get_rank() // 2 if base.startswith("fsdp2 + ") else 0 if alike else dist.get_rank()
     torch.manual_seed(1 + part)
-    tokens = torch.randint(0, WORDS, (8, ROWS, LENGTH + 1))
+    tokens = torch.randint(0, SMALL.words, (8, ROWS, LENGTH + 1))
     found = []
     for step in range(steps):
         batch = tokens[step % len(tokens)]
