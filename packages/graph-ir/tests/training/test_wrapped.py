@@ -183,6 +183,25 @@ def test_gradients_of_nested_wrappers() -> None:
     check(linear, torch.randn(4, 8), Pair(pair(5, 8), pair(5, 8, seed=1), 9).requires_grad_())
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("name", ["diagonals", "transposed", "windows"])
+def test_gradients_are_laid_out_as_the_tensors(name: str, nested: bool) -> None:
+    """A wrapper said that it were, with others inside."""
+    functions: dict[str, Any] = {
+        "diagonals": lambda x: (torch.diag_embed(x) * 2,),
+        "transposed": lambda x: (x.t().contiguous().sin(),),
+        "windows": lambda x: (torch.nn.functional.pad(x, (1, 1)).sin(),),
+    }
+    weight: Any = Pair(pair(3, 5), pair(3, 5, seed=1), 9) if nested else pair(3, 5)
+    compiled = compile_graph(graph(functions[name], 1), [copied(weight).requires_grad_()], options=GraphOptions(cache=False))
+    found = []
+    for run in (compiled, functions[name]):
+        leaf = copied(weight).requires_grad_()
+        run(leaf)[0].sum().backward()
+        found.append(leaf.grad)
+    same(*found)
+
+
 def test_a_gradient_that_is_plain_where_the_tensor_is_none() -> None:
     weight = Scaled(torch.randint(-9, 9, (5, 8), dtype=torch.int8), torch.rand(5, 1)).requires_grad_()
     check(linear, torch.randn(4, 8, requires_grad=True), weight)

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.jagged import is_jagged
+from opmill_fake_tensors.strides import contiguous, is_dense
 from opmill_fake_tensors.wrappers import Form, NotTakenApart, Thing, numbers_of, put_together, take_apart, takes_operators
 
 from ..errors import GraphError
@@ -148,7 +149,21 @@ class _Wrapped(torch.autograd.Function):
         same = looks.sizes == supposed.sizes and looks.dtypes == supposed.dtypes
         if not same or (looks.form is None) != (supposed.form is None) or (looks.form is not None and not looks.form.fits(supposed.form)):
             raise OtherGradient(wrap.position, looks)
-        return None, None, *[None] * ctx.count, *differentiated(*apart(gradient))
+        parts = differentiated(*apart(gradient))
+        if supposed.form is not None and wrap.form is not None and len(parts) == sum(wrap.form.differentiated):
+            parts = [_laid_out(part, like) for part, like in zip(parts, differentiated(wrap.form, wrap.inside), strict=True)]
+        return None, None, *[None] * ctx.count, *parts
+
+
+def _laid_out(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """What is inside of a gradient, laid out as what is inside of the tensor, as where gradients are kept: the wrapper that it becomes says
+    so of itself."""
+    if any(type(n) is not int for n in (*part.shape, *part.stride(), *like.shape, *like.stride())) or part.shape != like.shape:
+        return part
+    strides = like.stride() if is_dense(like.shape, like.stride()) else contiguous(like.shape)
+    if part.stride() == strides or part.numel() == 0:
+        return part
+    return part.new_empty_strided(part.shape, strides).copy_(part)
 
 
 @dataclass(frozen=True, eq=False)
