@@ -21,7 +21,11 @@ struct Walk {
 
 bool look_at(PyObject* value, int depth, Walk* walk);
 
-bool has_version(PyTypeObject* type) { return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) && type->tp_version_tag != 0; }
+// A class that was changed has the number 0 from 3.13 on, where nothing sets the flag; before, it may keep the old number without the flag.
+bool has_version(PyTypeObject* type) {
+  const bool valid = PY_VERSION_HEX >= 0x030D0000 || PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
+  return valid && type->tp_version_tag != 0;
+}
 
 bool is_instance(PyObject* value, PyObject* classes) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
