@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import warnings
 from typing import Any
 
@@ -342,8 +343,8 @@ def test_the_expression_that_fixes_a_size_is_marked() -> None:
         compiled(x)
     text = str(caught[0].message).splitlines()
     assert text[-2].strip() == "return x.sin() + x.reshape(3, 2)"
-    marked = text[-1].index("^"), text[-1].rindex("^") + 1
-    assert text[-2][slice(*marked)] in ("x.reshape(3, 2)", "x.sin() + x.reshape(3, 2)")
+    marked = re.search(r"[~^]+", text[-1])  # from Python 3.13 on carets stand under the parentheses of a call alone
+    assert marked is not None and text[-2][slice(*marked.span())] in ("x.reshape(3, 2)", "x.sin() + x.reshape(3, 2)")
 
 
 def test_strides_that_change() -> None:

@@ -16,7 +16,7 @@ from ..codegen.stubs import Expressions
 from ..errors import Unsupported
 from ..interpretation.frame import Frame, callee_of
 from ..interpretation.owners import EXEMPT, is_disabled
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, name_in_c
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
@@ -173,7 +173,6 @@ ROWS |= {
     "COMPARE_OP": operation(2, "{0} {arg} {1}"),
     "UNARY_NEGATIVE": operation(1, "-{0}"),
     "UNARY_POSITIVE": operation(1, "+{0}"),
-    "UNARY_INVERT": operation(1, "~{0}"),
     "UNARY_NOT": operation(1, "not {0}"),
     "TO_BOOL": operation(1, "bool({0})"),
     "BINARY_SUBSCR": operation(2, "{0}[{1}]"),
@@ -230,6 +229,12 @@ def format_value(frame: Frame, ins: Instruction, r: Expressions, context: object
     return Native([f"{result} = format({convert}, {spec})"], pops, [result])
 
 
+@native("UNARY_INVERT")
+def invert(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    result = r.temporary("_r")  # Python's compiler would compute ~True itself, and warn then
+    return Native([f"{result} = {r.expr(frame.stack[-1])}", f"{result} = ~{result}"], 1, [result])
+
+
 @native("BEFORE_WITH")
 def before_with(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
     enter, leave, entered = (r.temporary("_r") for _ in range(3))
@@ -243,7 +248,7 @@ def context_methods(manager: object) -> tuple[object, object]:
     for name, told in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
         method = find_in_mro(cls.__mro__, name)[1]
         if method is MISSING:
-            raise TypeError(f"{cls.__name__!r} object does not support the context manager protocol{told}")
+            raise TypeError(f"{name_in_c(cls)!r} object does not support the context manager protocol{told}")
         found.append(method.__get__(manager, cls) if hasattr(type(method), "__get__") else method)
     return found[0], found[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 from ..values.base import Lazy, Machine, Value
@@ -36,7 +36,7 @@ def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Va
         elif code.co_flags & inspect.CO_VARKEYWORDS:
             extra[name] = value
         else:
-            not_accepted(vm, fn, name, kwargs)
+            not_accepted(vm, fn, args, kwargs)
     if code.co_flags & inspect.CO_VARKEYWORDS:
         out[names[position]] = DictValue({k: (ConstantValue(k), v) for k, v in extra.items()})
     if len(args) > n and not takes_more:
@@ -78,11 +78,15 @@ def bind_real(fn: FunctionType, args: tuple[object, ...], kwargs: Mapping[str, o
     return bound
 
 
-def not_accepted(vm: Machine, fn: FunctionValue, name: str, kwargs: dict[str, Value]) -> None:
-    misplaced = [p for p in fn.code.co_varnames[: fn.code.co_posonlyargcount] if p in kwargs]
-    if misplaced:
-        vm.throw(TypeError, f"{fn.qualname}() got some positional-only arguments passed as keyword arguments: '{', '.join(misplaced)}'")
-    vm.throw(TypeError, f"{fn.qualname}() got an unexpected keyword argument {name!r}")
+def not_accepted(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> None:
+    """Python itself says it, which from 3.13 on guesses the name that was meant: the code does not run where its arguments do not fit."""
+    like = FunctionType(fn.code, {}, closure=tuple(CellType() for _ in fn.code.co_freevars))
+    like.__qualname__ = fn.qualname
+    try:
+        like(*[None] * len(args), **dict.fromkeys(kwargs))
+    except TypeError as exc:
+        vm.throw(TypeError, str(exc))
+    raise AssertionError(f"{fn.qualname} takes {list(kwargs)}")
 
 
 def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> None:

@@ -100,7 +100,7 @@ class Operators:
         result = value.special(vm, name, [])
         if result is None or not_implemented(result):
             symbol = {"__neg__": "unary -", "__pos__": "unary +", "__invert__": "unary ~", "__abs__": "abs()"}[name]
-            self.throw(TypeError, f"bad operand type for {symbol}: {value.python_type().__name__!r}")
+            self.throw(TypeError, f"bad operand type for {symbol}: {name_in_c(value.python_type())!r}")
         return result
 
     def expect(self, owner: Value, name: str, goes_on: object) -> None:

@@ -33,6 +33,7 @@ from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
+from ..values.warned import called_at_capture
 from .numpy.calls import computes_arrays, has_array, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
@@ -183,10 +184,7 @@ def fold(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value])
         vm.unsupported("FE010", f"call of {obj.__qualname__}", "it does more than compute", hint)
     given = [p for p in (*plain, *named.values()) if type(p) in CHANGEABLE]
     before = [list(p) for p in given]
-    try:
-        result = obj(*plain, **named)
-    except Exception as exc:
-        vm.throw_real(exc)
+    result = called_at_capture(vm, obj, plain, named)
     if before != [list(p) for p in given]:
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)}", "it changes an argument")
     return made_anew(vm, obj, result)
@@ -211,10 +209,7 @@ def fold_library(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwa
         named = {k: vm.plain(v) for k, v in kwargs.items()}
     except NotConstant:
         return None
-    try:
-        result = fn(*plain, **named)
-    except Exception as exc:
-        vm.throw_real(exc)
+    result = called_at_capture(vm, fn, plain, named)
     return made_anew(vm, fn, result)
 
 
@@ -387,10 +382,10 @@ def _object_setattr(vm: Interpreter, receiver: Value, name: Value, value: Value)
     return ConstantValue(None)
 
 
-def _object_delattr(vm: Interpreter, receiver: Any, name: Value) -> Value:
-    if receiver.attrs.lookup(vm, name.constant()) is MISSING:
-        vm.throw(AttributeError, f"{receiver.cls.__name__!r} object has no attribute {name.constant()!r}")
-    return receiver.attrs.m___delitem__(vm, name)
+def _object_delattr(vm: Interpreter, receiver: Value, name: Value) -> Value:
+    delete = receiver.generic_delattr if isinstance(receiver, ObjectValue) else receiver.delattr
+    delete(vm, name.constant())
+    return ConstantValue(None)
 
 
 def _object_getattribute(vm: Interpreter, receiver: Value, name: Value) -> Value:

@@ -52,6 +52,15 @@ def full_name(cls: type) -> str:
     return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
 
 
+def nowhere_to_store(vm: Machine, owner: Value, name: str, hooked: bool = False) -> NoReturn:
+    """An attribute that the class does not know is set, or deleted, of an object without a dictionary. ``hooked``: the class has a
+    ``__setattr__`` or ``__delattr__`` of its own."""
+    about = f"{name_in_c(owner.python_type())!r} object has no attribute {name!r}"
+    if sys.version_info < (3, 13):
+        vm.throw(AttributeError, about)  # which knows neither the object nor the name, other than that of a lookup
+    vm.no_attribute(owner, name, about if hooked else f"{about} and no __dict__ for setting new attributes")
+
+
 class NotConstant(Exception):
     """A tracked value has no Python constant that stands for it."""
 
@@ -208,8 +217,7 @@ class Value:
         cls = self.python_type()
         hook = next(c.__dict__["__setattr__"] for c in cls.__mro__ if "__setattr__" in c.__dict__)
         if not cls.__dictoffset__ and hook is object.__dict__["__setattr__"] and not hasattr(cls, name):
-            more = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
-            vm.no_attribute(self, name, f"{name_in_c(cls)!r} object has no attribute {name!r}{more}")
+            nowhere_to_store(vm, self, name)
         vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
 
     def delattr(self, vm: Machine, name: str) -> None:

@@ -17,6 +17,7 @@ from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, MethodValue, knows_itself_only
 from .objects import bind_descriptor, by_index
+from .warned import called_at_capture
 
 if TYPE_CHECKING:
     from opmill_guards.source import Source
@@ -157,11 +158,10 @@ class ClassValue(KnownObject):
         if name in ("__or__", "__ror__") and vm.is_made(cls):
             vm.unsupported("FE043", f"{cls.__qualname__} | another class", "what it gives would be of the model of the class")
         try:
-            return vm.fresh(raw(cls, *[a.constant() for a in args]))
+            plain = [a.constant() for a in args]
         except NotConstant as exc:
             return knows_itself_only(vm, raw, name, self, args, exc)
-        except Exception as exc:
-            vm.throw_real(exc)
+        return vm.fresh(called_at_capture(vm, raw, [cls, *plain], {}))
 
     def key(self, vm: Machine) -> Hashable:
         if self.of_metaclass("__hash__") is None and self.of_metaclass("__eq__") is None:

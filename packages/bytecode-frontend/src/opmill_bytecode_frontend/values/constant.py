@@ -9,6 +9,7 @@ from opmill_guards.source import Source
 
 from .base import BuiltinMethod, Machine, NotConstant, Value, content
 from .iterators import STOP, ItemsIterator
+from .warned import called_at_capture
 
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -73,15 +74,17 @@ class ConstantValue(Value):
         except NotConstant:
             vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
         try:
-            result = getattr(self.value, name)(*plain, **named)
-        except Exception as exc:
+            function = getattr(self.value, name)
+        except AttributeError as exc:
             vm.throw_real(exc)
-        return vm.fresh(result)
+        return vm.fresh(called_at_capture(vm, function, plain, named))
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         slot = getattr(type(self.value), name, None)
         if slot is None:
             return None
+        if name == "__invert__" and type(self.value) is bool:  # which Python warns of
+            return vm.fresh(called_at_capture(vm, slot, [self.value], {}))
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
             reflected = f"__r{name[2:]}"  # asked here: Python does not where both are of one type
             return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)

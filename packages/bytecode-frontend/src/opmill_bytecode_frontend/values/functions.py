@@ -163,7 +163,8 @@ class FunctionValue(Value):
         if name in OF_FUNCTIONS and (real := self.real()) is not MISSING:
             return vm.wrap(getattr(real, name), Attr(self.source, name) if name not in ("__globals__",) else None)
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
-        if name in known:
+        known["__type_params__"] = ()  # those that the program gave it are ``known`` otherwise
+        if name in known and name in OF_FUNCTIONS:
             return vm.fresh(known[name])
         if name == "__code__":
             return ConstantValue(self.code)
@@ -202,7 +203,7 @@ class FunctionValue(Value):
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         if self.real() is not MISSING and name in OF_FUNCTIONS:
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
-        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__type_params__"):
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
             vm.unsupported("FE021", f"assignment to {name} of a function made in captured code")
         if name == "__annotations__":
             self.annotations = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -254,5 +255,7 @@ class GeneratorValue(IteratorValue):
             else:
                 if result is not STOP:
                     vm.throw(RuntimeError, "generator ignored GeneratorExit")
+                if sys.version_info >= (3, 13) and self.returned is not MISSING:
+                    return self.returned
         self.finished = True
         return vm.fresh(None)

@@ -7,7 +7,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, Hashable
+from typing import Any, Hashable, NoReturn
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
@@ -27,6 +27,7 @@ from .base import (
     full_name,
     hash_told,
     name_in_c,
+    nowhere_to_store,
     written_in_python,
 )
 from .constant import ConstantValue
@@ -346,14 +347,18 @@ class ObjectValue(Value):
             if setter is not MISSING:
                 vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
         if not self.has_dict():
-            vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
+            self.nowhere(vm, name, raw)
         self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
         hook = vm.hook(self.cls, "__delattr__")
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
-            return
+        else:
+            self.generic_delattr(vm, name)
+
+    def generic_delattr(self, vm: Machine, name: str) -> None:
+        """``object.__delattr__``."""
         owner, raw = find_now(vm, self.cls.__mro__, name)
         if issubclass(type(raw), property):
             read_class(vm, owner, name, raw)
@@ -370,8 +375,17 @@ class ObjectValue(Value):
             vm.unsupported("FE041", f"deletion through descriptor {type(raw).__qualname__} {name}")
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
             self.attrs.m_pop(vm, ConstantValue(name))
+        elif self.has_dict():
+            vm.throw(AttributeError, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
         else:
-            vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
+            self.nowhere(vm, name, raw)
+
+    def nowhere(self, vm: Machine, name: str, found: object) -> NoReturn:
+        """An attribute that is ``found`` on the class, or not at all, of an object without a dictionary, is set or deleted."""
+        if found is not MISSING:
+            vm.throw(AttributeError, f"{name_in_c(self.cls)!r} object attribute {name!r} is read-only")
+        hooked = any(type(vm.hook(self.cls, hook)) is types.FunctionType for hook in ("__setattr__", "__delattr__"))
+        nowhere_to_store(vm, self, name, hooked)
 
     # ---- operations ------------------------------------------------------------------------------------------------
 

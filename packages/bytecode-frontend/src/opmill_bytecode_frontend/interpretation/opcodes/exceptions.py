@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...breaks.returning import pushed
-from ...values.base import MISSING, Raised
+from ...values.base import MISSING, Raised, name_in_c
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue, is_none
 from ...values.mapping import DictValue
@@ -79,7 +79,7 @@ def special_method(vm: Interpreter, value: Value, name: str) -> Value:
     cls = value.python_type()
     owner, raw = find_in_mro(cls.__mro__, name)
     if raw is MISSING:
-        message = f"{cls.__name__!r} object does not support the context manager protocol"
+        message = f"{name_in_c(cls)!r} object does not support the context manager protocol"
         vm.throw(TypeError, message + (" (missed __exit__ method)" if name == "__exit__" else ""))
     if value.find_method(name) is not None:
         return vm.getattr(value, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import builtins
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
 from ...values.sequence import TupleValue
+from ...values.warned import called_at_capture
 from ..registry import handles, named
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def said(vm: Interpreter, value: Value) -> Value:
 
 @handles(print)
 def print_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
-    for name in sorted(kwargs.keys() - {"sep", "end", "file", "flush"}):
-        said_now = f"print() got an unexpected keyword argument {name!r}"
-        vm.throw(TypeError, said_now if sys.version_info >= (3, 13) else f"{name!r} is an invalid keyword argument for print()")
+    for name in kwargs:
+        if name not in ("sep", "end", "file", "flush"):
+            called_at_capture(vm, print, [], {name: None})  # each version of Python says no in words of its own
     for name in ("sep", "end"):
         kind = kwargs[name].python_type() if name in kwargs else str
         if kind is not type(None) and not issubclass(kind, str):

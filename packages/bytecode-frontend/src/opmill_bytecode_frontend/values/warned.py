@@ -1,0 +1,85 @@
+"""Real functions that warn where they are called at capture: a warning is the program's to show, in its line, at each call."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Pinned
+
+if TYPE_CHECKING:
+    from .base import Machine
+
+ALWAYS = ("always", None, Warning, None, 0)
+_one_at_a_time = threading.RLock()
+
+
+def is_ignored(filters: Any, default: str, heard: warnings.WarningMessage, module: str) -> bool:
+    """Whether the filters leave out a warning that is given in ``module``."""
+    for action, text, category, place, line in filters:
+        if (
+            issubclass(heard.category, category)
+            and line in (0, heard.lineno)
+            and (text is None or text.match(str(heard.message)))
+            and (place is None or place.match(module))
+        ):
+            return bool(action == "ignore")
+    return default == "ignore"
+
+
+@contextmanager
+def hearing() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever."""
+    here, heard = threading.get_ident(), list[warnings.WarningMessage]()
+    with _one_at_a_time:
+        show, filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
+
+        def hear(message: warnings.WarningMessage) -> None:
+            if threading.get_ident() == here:
+                heard.append(message)
+            elif not is_ignored(filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
+                show(message)
+
+        # Not by catch_warnings: it makes Python forget what it has shown once.
+        warnings._showwarnmsg, warnings.filters = hear, [ALWAYS]  # type: ignore[attr-defined]
+        try:
+            yield heard
+        finally:
+            warnings._showwarnmsg, warnings.filters = show, filters  # type: ignore[attr-defined]
+
+
+def called_at_capture(vm: Machine, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What a real function gives; its exception is the program's. Where a warning of it would be seen, the program calls it itself."""
+    failed = None
+    with hearing() as heard:
+        try:
+            result = function(*args, **kwargs)
+        except Exception as exc:
+            failed = exc
+    for each in heard:
+        globals().pop("__warningregistry__", None)
+        name = PurePath(each.filename).stem
+        if each.filename == __file__:  # given in the name of the caller
+            name, each.lineno = str(vm.frame.globals.get("__name__")), vm.frame.line or 0
+        said = f"a {each.category.__name__}"
+        if not is_ignored(warnings.filters, warnings.defaultaction, each, name):  # type: ignore[attr-defined]
+            called = getattr(function, "__qualname__", function)
+            vm.unsupported("FE068", f"a warning of {called}", "it is given where the program stands, at each call")
+        vm.guard(
+            Predicate(
+                Pinned(warnings, "warnings"),
+                lambda now, each=each, name=name: is_ignored(now.filters, now.defaultaction, each, name),
+                f"filters: {said} is ignored",
+            )
+        )
+    if failed is not None:
+        vm.throw_real(failed)
+    return result
+
+
+__all__ = ["called_at_capture"]
