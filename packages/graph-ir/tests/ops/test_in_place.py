@@ -195,12 +195,12 @@ def test_as_eager(function, fusion):
 def test_memory_that_is_written_twice_by_one_operator():
     def twice(x):
         y = x * 1
-        torch._foreach_add_([y, y[1:]], 1.0)
+        torch._foreach_maximum_([y, y[1:]], [x + 1, x[1:]])
         return (y,)
 
     def apart(x):
         y = x * 1
-        torch._foreach_add_([*(y[k] for k in range(4)), y[:0]], 1.0)
+        torch._foreach_maximum_([*(y[k] for k in range(4)), y[:0]], [*(x[k] + 1 for k in range(4)), x[:0]])
         return (y,)
 
     x = torch.randn(4, 6)

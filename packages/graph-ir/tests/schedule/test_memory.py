@@ -155,3 +155,37 @@ def test_views_that_torch_has_so_hold_one_value_in_many_places():
 
     with torch.no_grad():
         assert schedule(lower(functionalize(torch.fx.symbolic_trace(f), [torch.ones(1, 2)]))).kernels()
+
+
+def scaled(x, w, v):
+    """Results written over products, one that another result needs, one that is given out twice, one in a view."""
+    a, b, c, d = x @ w, x @ v, x @ (w + v), w @ v
+    kept = c + 1
+    return a * a.sum(), kept, kept * c.sum(), (b * 2).t(), d * 3, (d * 4)[1:]
+
+
+def test_results_lie_from_the_beginning_where_what_they_are_written_over_does():
+    given = [torch.randn(300, 300) for _ in range(3)]
+    with torch.no_grad():
+        program = schedule(lower(functionalize(torch.fx.symbolic_trace(scaled), given)))
+        memory = plan_memory(program)
+        leaving = {o.buffer for o in program.lowered.outputs}
+        homes = {b: r for b, r in memory.homes.items() if b in leaving}
+        assert len(homes) >= 2 and len(set(homes.values())) == len(homes)
+        assert all(r not in memory.offsets and memory.last[r] == len(program.steps) for r in homes.values())
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+def test_results_that_are_written_over_operands_stay_when_the_graph_runs_again():
+    given = [torch.randn(300, 300) for _ in range(3)]
+    with torch.no_grad():
+        run = compile_graph(torch.fx.symbolic_trace(scaled), given, options=GraphOptions(cache=False, verify=True))
+        results = []
+        for _ in range(3):
+            again = [torch.randn(300, 300) for _ in range(3)]
+            found, wanted = run(*again), scaled(*again)
+            results.append((found, wanted))
+            assert [(t.shape, t.stride(), t.is_contiguous()) for t in found] == [(t.shape, t.stride(), t.is_contiguous()) for t in wanted]
+            assert len({t.untyped_storage().data_ptr() for t in found}) == len(found)
+        for found, wanted in results:
+            torch.testing.assert_close(tuple(found), wanted, rtol=1e-4, atol=1e-4)

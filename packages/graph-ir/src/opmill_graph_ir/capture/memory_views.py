@@ -22,6 +22,12 @@ Call = tuple[Any, tuple[Any, ...]]
 """An operator with its arguments but for the first."""
 
 
+def span(t: torch.Tensor) -> tuple[Any, Any]:
+    """Where its elements begin and end in memory, in elements."""
+    start = t.storage_offset()
+    return start, start + extent(t.shape, t.stride())
+
+
 def geometry(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Sequence[Any], Any]:
     """Sizes, strides and offset among the arguments of ``as_strided`` and its like, after the tensors; the offset is None where it is that
     of the tensor."""

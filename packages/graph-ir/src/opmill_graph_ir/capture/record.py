@@ -17,7 +17,6 @@ import torch
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.compat import distrust_twins
 from opmill_fake_tensors.operator import describe
-from opmill_fake_tensors.strides import extent
 from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Index, Sizes
 
@@ -26,7 +25,8 @@ from ..recurrent import PACKETS, keeping
 from .forms import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES, inverted
-from .memory_views import calls_from, geometry, run_of_strides
+from .lists import PREFIX, by_tensor
+from .memory_views import calls_from, geometry, run_of_strides, span
 from .places import Origins
 from .policies import Policy, judged
 from .sizes import recorded, size_of, traced, unbound
@@ -363,6 +363,9 @@ class Recorder(FakeContext):
             return self.run(aten.native_batch_norm.default, args, kwargs)
         if op.packet in _OF_CUDNN:
             return self._run_of_cudnn(op.packet, args)
+        if op.base_name.startswith(PREFIX) and (calls := by_tensor(func, args, kwargs)) is not None:
+            results = [self.run(*call) for call in calls]
+            return results if func._schema.returns else None
         if op.writes:
             if op.packet == "aten::bernoulli_" and (order := memory_order(args[0])) is not None:
                 self.run(func, in_order(self.run, args, order), kwargs)
@@ -496,7 +499,7 @@ class Recorder(FakeContext):
         """Raises GI002 where memory may be written as one and as another argument: the operator reads what it has written then."""
         if len(written) < 2 or len({id(self.track(t).base) for t in written}) == len(written):
             return
-        spans = sorted((id(self.track(t).base), *_span(t)) for t in written if t.numel())
+        spans = sorted((id(self.track(t).base), *span(t)) for t in written if t.numel())
         if any(base == other and start < end for (base, _, end), (other, start, _) in pairwise(spans)):
             raise GraphError("GI002", f"{func.name()} writes one memory as several arguments", where=self.state.origin)
 
@@ -577,12 +580,6 @@ class Recorder(FakeContext):
         )
         graph.sizes = self.sizes
         return names
-
-
-def _span(t: torch.Tensor) -> tuple[Any, Any]:
-    """Where its elements begin and end in memory, in elements."""
-    start = t.storage_offset()
-    return start, start + extent(t.shape, t.stride())
 
 
 def shares(source: FakeTensor, result: Any) -> bool:

@@ -68,7 +68,7 @@ def _held(schedule: Schedule, memory: Memory, given: Set[str]) -> _Held:
         if buffer in views or buffer in memory.homes or (info.role != "temporary" and buffer not in given):
             continue
         start = first if info.role == "temporary" else 0
-        end = count if buffer in kept else memory.last[buffer] + 1
+        end = count if buffer in kept else min(memory.last[buffer] + 1, count)
         column = held.inside if buffer in memory.offsets else held.outside
         size = guessed_bytes(schedule, buffer)
         for k in range(start, end):

@@ -7,10 +7,12 @@ lies below, for any sizes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from opmill_runtime_cache.devices.host import HOST
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.index import Index, floordiv, index
 from ..loops.places import same_points
@@ -85,9 +87,11 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
         alone = {b for b in placed if roots[b] in above and (b == roots[b] or not _laid_out_alike(schedule, b, roots[b]))}
         placed, apart = [b for b in placed if b not in alone], apart | alone
         roots = _in_place(schedule, placed, apart, memory)
-    memory.homes = {b: r for b, r in roots.items() if r in apart}
+    leaving = _leaving(schedule, roots, apart, memory)
+    apart |= set(leaving.values())
+    memory.homes = {b: r for b, r in (roots | leaving).items() if r in apart and b != r}
     for b, r in memory.homes.items():
-        memory.last[r] = max(memory.last[r], memory.last[b])
+        memory.last[r] = len(schedule.steps) if b in leaving else max(memory.last[r], memory.last[b])
     _assign(schedule, _lives(placed, roots, apart, memory), roots, memory)
     return memory
 
@@ -155,6 +159,37 @@ def _in_place(schedule: Schedule, placed: list[str], apart: Set[str], memory: Me
                     root[new] = home
                     break
     return root
+
+
+def _leaving(schedule: Schedule, roots: Mapping[str, str], apart: Set[str], memory: Memory) -> dict[str, str]:
+    """Results of the program that are written point by point over an operand that ends there, by what then is their memory from the
+    beginning: a gradient that is scaled, say, is not one in the arena and one outside."""
+    given = Counter(o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput))
+    alone = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput) and given[o.buffer] == 1}
+    members: dict[str, list[str]] = {}
+    for b, r in roots.items():
+        members.setdefault(r, []).append(b)
+    found: dict[str, str] = {}
+    for k, step in enumerate(schedule.steps):
+        if type(step) is not KernelStep:
+            continue
+        names = dict(zip(step.arguments, (p.name for p in step.kernel.buffers), strict=True))
+        for new in sorted(step.writes() & alone):
+            if schedule.buffers[new].role != "temporary" or memory.first[new] != k or not traits_of(schedule.buffers[new].device).host:
+                continue
+            for old in sorted(step.reads() & roots.keys()):
+                home = roots[old]
+                if (
+                    memory.last[old] == k
+                    and memory.first[old] < k
+                    and home not in apart
+                    and home not in found.values()
+                    and all(memory.last[b] <= k and _laid_out_alike(schedule, new, b) for b in members[home])
+                    and same_points(step.kernel, names[new], names[old])
+                ):
+                    found[new] = home
+                    break
+    return found
 
 
 Spans = dict[str, tuple[int, int]]
