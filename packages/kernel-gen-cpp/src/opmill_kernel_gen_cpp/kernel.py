@@ -17,6 +17,7 @@ from .emit.needs import Needs
 from .emit.types import TYPES
 from .nest import Written, write_nest
 from .prepare.alike import Alike, alike
+from .prepare.once import shared_once
 from .prepare.partial import in_parts
 from .target import Target
 
@@ -37,6 +38,7 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     needs = Needs(target.family)
     functions, calls, checks = [], [], 0
     whole, scratch = in_parts(kernel, lambda nest: contraction_of(nest, kernel, target) is not None)
+    whole, scratch = shared_once(whole, scratch, lambda nest: contraction_of(nest, kernel, target) is not None)
     known: dict[LoopKernel, str] = {}
     twins = alike(whole, lambda nest: nest_checks(nest) or contraction_of(nest, whole, target) is not None)
     for n, (nest, twin) in enumerate(zip(whole.nests, twins, strict=True)):
