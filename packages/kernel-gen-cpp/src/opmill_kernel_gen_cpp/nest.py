@@ -15,6 +15,7 @@ from .emit.block import Block
 from .emit.body import Body, Value, VectorAxis
 from .emit.convert import Vectors
 from .emit.index_text import UNKNOWN, index_text
+from .emit.interleave import store_together, together
 from .emit.needs import Needs
 from .emit.types import TYPES
 from .prepare.abreast import abreast
@@ -356,8 +357,11 @@ class NestWriter:
     def _stores(self, phase: Phase) -> None:
         for store in phase.stores:  # all values are computed before the first is stored
             self.body.value(store.value)
-        for store in phase.stores:
-            self.body.store(store)
+        for group in together(self.body, phase.stores):
+            if len(group) == 1:
+                self.body.store(group[0])
+            else:
+                store_together(self.body, group)
         if phase.stores:
             self.body.forget_volatile()
 
