@@ -117,6 +117,15 @@ PASSES = (
         without="",
     ),
     Step(
+        "vectors",
+        "loop program",
+        "loop program",
+        "sums of vectors are taken where these are multiplied by matrices",
+        "schedule.steps:summed",
+        each=True,
+        without="",
+    ),
+    Step(
         "dce again",
         "loop program",
         "loop program",

@@ -109,8 +109,8 @@ class NestWriter:
         text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{code}\n"
         return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide, self.tiling.stages)
 
-    def _phases(self) -> None:
-        for k, phase in enumerate(self.nest.phases):
+    def _phases(self, first: int = 0, end: int | None = None) -> None:
+        for k, phase in list(enumerate(self.nest.phases))[first:end]:
             if k == 0 and self.tiling.dot is not None:
                 self._product()
                 continue
@@ -120,8 +120,9 @@ class NestWriter:
             self._phase(phase)
 
     def _take_turns(self) -> None:
-        """Tiles one after the other. Rows that belong to one of them are read before the first is summed."""
-        body, first, groups = self.body, self.nest.phases[0], list(self.body.groups)
+        """Tiles one after the other. Rows that belong to one of them are read before the first is summed; what all share is summed once."""
+        shared = walk.shared(self.nest)
+        body, first, groups = self.body, self.nest.phases[shared], list(self.body.groups)
         read: list[dict[Expr, Text]] = []
         row = self._row_group(first)
         self._row_index(row, self.lines, None)
@@ -132,15 +133,20 @@ class NestWriter:
             read.append({e: body.value(e) for e in own})
         if not self.waited:
             self._wait()
-        beside = [e for p in self.nest.phases[1:] for e in dict.fromkeys(walk.loads(p)) if e.mask is None and body.settled(e)]
+        beside = [e for p in self.nest.phases[shared + 1 :] for e in dict.fromkeys(walk.loads(p)) if e.mask is None and body.settled(e)]
         for turn, values in enumerate(read):
             self._begin_turn(turn)
             values.update((e, body.value(e)) for e in beside)
+        body.groups = [*groups, row]
+        for e in dict.fromkeys(walk.loads(first)) if shared else ():
+            if e not in own:  # no load passes the sum of what is shared
+                body.value(e)
+        self._phases(end=shared)
         for turn, values in enumerate(read):
             self._begin_turn(turn)
             body.memo.update(values)
             body.groups = [*groups, row]
-            self._phases()
+            self._phases(shared)
 
     def _begin_turn(self, turn: int) -> None:
         [group] = [g for g in self.body.groups if g.name == "x"]
@@ -286,9 +292,13 @@ class NestWriter:
             self.lines.add(line)
 
     def _reads_early(self) -> bool:
-        """Whether the nest begins with a row that is kept whole, and reads some of it early."""
-        first = self.nest.phases[0]
-        return self.tiling.dot is None and not self.tiling.looped and any(self._comes_early(e, first) for e in walk.loads(first))
+        """Whether the nest begins with a row that is kept whole, and reads some such row early."""
+        return self.tiling.dot is None and not self.tiling.looped and bool(self._early_loads(self.nest.phases[0]))
+
+    def _early_loads(self, first: Phase) -> list[Load]:
+        """Of ``first``, and of later phases over the same rows."""
+        found = (e for p in self.nest.phases if p.axes == first.axes for e in walk.loads(p) if self._comes_early(e, p))
+        return list(dict.fromkeys(found))
 
     def _comes_early(self, e: Load, phase: Phase) -> bool:
         """Places follow from the program's number alone. Rows that all programs read come from the cache as quickly afterwards."""
@@ -298,7 +308,7 @@ class NestWriter:
 
     def _early(self, first: Phase) -> None:
         """Reads what may be read before the kernel waits, and waits."""
-        for e in [e for e in dict.fromkeys(walk.loads(first)) if self._comes_early(e, first)][:_AHEAD]:
+        for e in self._early_loads(first)[:_AHEAD]:
             self.body.value(e)
         self._wait()
         self.waited = True
@@ -308,6 +318,7 @@ class NestWriter:
         is of each row and of half precision: weights are in the cache, and wider values take registers that more rows at once need
         (measured)."""
         body, groups, found = self.body, self.body.groups, 0
+        shared = walk.shared(self.nest)  # then what all rows share is all that there is beside the row
         outer = {a.name for a in self.nest.axes}
         known = outer.union(self.frame.symbols)
         for phase in self.nest.phases[self.nest.phases.index(first) + 1 :] if first.reductions else ():
@@ -317,7 +328,7 @@ class NestWriter:
             inner = {a.name for a in phase.axes}
             for e in dict.fromkeys(walk.loads(phase)):
                 plain = e.mask is None and e.index.symbols <= known | inner
-                wanted = self.tiling.ahead > 1 or (TYPES[e.dtype].size <= 2 and e.index.symbols & outer)
+                wanted = self.tiling.ahead > 1 or (TYPES[e.dtype].size <= 2 and (e.index.symbols & outer or shared))
                 if plain and wanted and e.index.symbols & inner and body.settled(e) and found < _AHEAD:
                     found += 1
                     body.value(e)

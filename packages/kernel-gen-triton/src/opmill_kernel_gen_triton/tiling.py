@@ -252,7 +252,9 @@ def _is_vector_product(nest: Nest) -> bool:
     """Whether rows of half precision that lie along memory are multiplied by one that all share, and summed: reading the matrix is all
     there is to it. One H200, microseconds with one row a program, and with two in turn: 2,048 rows of 2,048 3.9 and 2.9, 2,048 of 8,192
     9.7 and 8.9, 32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
-    first, *others = nest.phases
+    first, *others = nest.phases[walk.shared(nest) :]
+    if any(p.axes != first.axes for p in nest.phases[: walk.shared(nest)] if p.axes):
+        return False
     if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
         return False
     axis, inner = nest.axes[0], first.axes[0]

@@ -50,6 +50,13 @@ def values_of(nest: Nest) -> frozenset[str]:
     return frozenset(lets | reduced | {n for p in nest.phases for s in p.scans for n in s.names})
 
 
+def shared(nest: Nest) -> int:
+    """How many of the first phases only sum what all points of the nest share."""
+    axes = {a.name for a in nest.axes}
+    plain = (bool(axes) and not (p.stores or p.checks or p.scans or names_in(p) & axes) for p in nest.phases)
+    return next((k for k, one in enumerate(plain) if not one), len(nest.phases))
+
+
 def sorts(nest: Nest) -> bool:
     """Whether rows are put in order: a program holds them whole."""
     return any(s.op in SORTS for p in nest.phases for s in p.scans)

@@ -41,7 +41,7 @@ def inline(program: Program) -> None:
             for user in uses:
                 consumer = program.loop(user)
                 joined = _continued(consumer, producer) if len(uses) == 1 else None
-                known.replace(user, joined or _substituted(consumer, producer, program))
+                known.replace(user, joined or substituted(consumer, producer, program))
             known.remove(position)
     program.statements = [s for k, s in enumerate(program.statements) if k not in known.removed]
 
@@ -225,7 +225,7 @@ def _visits_all(read: Read, consumer: Loop, producer: Loop) -> bool:
     return len(set(plain)) == len(plain) == len(wanted) and all(extents.get(n) == e for n, e in zip(plain, wanted, strict=True))
 
 
-def _substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
+def substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
     """``consumer`` with the producer's value in place of reads of its buffer."""
     [write] = producer.writes
     dimensions = [k for k, i in enumerate(write.indices) if i.constant is None]

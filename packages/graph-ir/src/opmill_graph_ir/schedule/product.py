@@ -19,7 +19,7 @@ _OFTEN = 1024
 
 def is_product(loop: Loop) -> bool:
     """Whether the loop is one sum of ``a * b`` where elements of both occur in the sums of several points: where an operand lacks an
-    outer axis, or a window moves over it."""
+    outer axis, or a window moves over it. Along an axis that both lack the same sum is taken again and again."""
     if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or loop.lets or loop.checks:
         return False
     value = loop.reductions[0].value
@@ -29,7 +29,8 @@ def is_product(loop: Loop) -> bool:
     if any(type(a) is not Read and (a.dtype not in HALF or not any(reads(a))) for a in operands):
         return False
     outer, inner = {a.name for a in loop.axes}, {a.name for a in loop.inner}
-    return all(_recurs(a, outer, inner) for a in operands)
+    named = {s for a in operands for read in reads(a) for i in read.indices for s in i.symbols}
+    return outer <= named and all(_recurs(a, outer, inner) for a in operands)
 
 
 def reads_again(loop: Loop, buffer: str) -> bool:

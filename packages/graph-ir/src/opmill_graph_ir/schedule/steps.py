@@ -31,6 +31,7 @@ from .parts import write_parts
 from .rematerialize import reuse_between_phases
 from .unroll import unroll
 from .updates import update_in_place
+from .vectors import sum_where_multiplied
 
 BUG = "this is a bug of the compiler: please report it"
 _SMALL = 8192
@@ -154,6 +155,12 @@ def in_parts(work: Scheduling) -> Program:
 def inlined(work: Scheduling) -> Program:
     if work.fusion:
         inline(work.program)
+    return work.program
+
+
+def summed(work: Scheduling) -> Program:
+    if work.fusion:
+        sum_where_multiplied(work.program)
     return work.program
 
 

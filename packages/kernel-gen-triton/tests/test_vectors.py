@@ -1,0 +1,78 @@
+"""Norms that are part of a product with a vector: written once for rows that a program takes in turn, and right."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from opmill_graph_ir.loops.text import parse
+from opmill_kernel_gen_triton.debug import as_for_gpu, interpreting, run
+from opmill_kernel_gen_triton.kernel import kernel_text
+from opmill_kernel_gen_triton.tiling import DEFAULT
+
+F = torch.nn.functional
+NORMED = """kernel normed()
+  in b0: bfloat16[1024]
+  in b1: bfloat16[1024]
+  in b2: bfloat16[16384] early
+  out b3: bfloat16[16]
+nest i0<16
+  phase j0<1024
+    sum v0: float32 = mul(cast.float32(b0[j0]), cast.float32(b0[j0]))
+  phase
+    let v1 = rsqrt(add(div(v0, float32(1024.0)), float32(1e-06)))
+  phase j0<1024
+    sum v2: float32 = mul(mul(cast.float32(b1[j0]), mul(cast.float32(b0[j0]), v1)), cast.float32(b2[1024*i0 + j0]))
+  phase
+    let v3 = cast.bfloat16(v2)
+    set b3[i0] = v3
+"""
+FEW = replace(DEFAULT, processors=1)
+"""A device that sixteen rows are many for."""
+
+
+@pytest.mark.parametrize(
+    ("budget", "found"),
+    [
+        (DEFAULT, ["b2", "gdc_wait", "b0", "b1", "tl.sum", "tl.sum"]),
+        (FEW, ["b2", "b2", "gdc_wait", "b0", "b1", "tl.sum", "tl.sum", "tl.sum"]),
+    ],
+)
+def test_the_matrix_is_read_first_and_the_vector_is_summed_once(budget, found) -> None:
+    [[function]] = kernel_text(parse(NORMED), budget).functions
+    assert re.findall(r"gdc_wait|tl.sum|(?<=load\()b\d", function.text.partition("@triton.jit")[2]) == found
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("budget", [DEFAULT, FEW])
+def test_gives_what_a_norm_and_a_product_do(budget) -> None:
+    if not interpreting():
+        pytest.skip("needs the interpreter")
+    kernel = parse(NORMED)
+    torch.manual_seed(0)
+    buffers = {b.name: torch.randn(b.numel.constant).bfloat16() for b in kernel.buffers}
+    x, weight, matrix = (buffers[f"b{k}"].double() for k in range(3))
+    assert not run(kernel, buffers, budget=budget)
+    want = matrix.view(16, 1024) @ (F.rms_norm(x, (1024,), eps=1e-6) * weight)
+    torch.testing.assert_close(buffers["b3"].double(), want, rtol=8e-3, atol=1e-2)
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+def test_layers_of_one_token_have_no_kernels_for_norms(norm) -> None:
+    def program(x, weight, gate, up, down):
+        for _ in range(2):
+            y = F.rms_norm(x, (2048,), weight) if norm == "rms" else F.layer_norm(x, (2048,), weight, weight)
+            x = x + F.linear(F.silu(F.linear(y, gate)) * F.linear(y, up), down)
+        return x
+
+    torch.manual_seed(0)
+    inputs = [t.bfloat16() for t in (torch.randn(1, 2048), torch.rand(2048), *(torch.randn(128, 2048) / 32 for _ in range(2)))]
+    inputs.append((torch.randn(2048, 128) / 8).bfloat16())
+    with torch.no_grad():
+        call, plan, _ = as_for_gpu(torch.fx.symbolic_trace(program), inputs)
+        [got], want = call(*inputs), program(*(t.double() for t in inputs))
+        eager = program(*inputs)
+    assert len([s for s in plan.steps if type(s).__name__ == "Launch"]) == 4
+    assert (got - want).norm() <= 1.2 * (eager - want).norm() + 1e-3 * want.norm()
