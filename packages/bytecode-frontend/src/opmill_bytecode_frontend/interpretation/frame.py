@@ -16,7 +16,6 @@ from ..errors import Unsupported
 from ..resume import Resume, State, states
 from ..values.base import MISSING, Value
 from ..values.functions import CellValue, FunctionValue
-from ..values.mapping import DictValue
 
 if TYPE_CHECKING:
     from .opcodes.registry import Handler

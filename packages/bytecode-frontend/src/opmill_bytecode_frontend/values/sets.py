@@ -11,9 +11,14 @@ from opmill_guards.source import Source
 from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value, content
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
+from .sequence import TupleValue
 from .set_order import Layout, key_of, layout_of, own_layout, same_order, stand_ins
 
 SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
+
+
+SMALLEST_TABLE = 8
+"""Places of a set in CPython, at least."""
 
 
 class SetValue(Value):
@@ -29,6 +34,10 @@ class SetValue(Value):
         self.source = source
         self.obj = obj
         self.before = dict(items) if source is not None else None
+        self.moved = False
+        """Whether items came or went in a set of before the call."""
+        self.history: list[tuple[str, list[Value]]] = []
+        """What was done to a set of before the call: methods of ``set`` and what they were given."""
         self.version = 0
         """How often it was changed."""
 
@@ -60,6 +69,7 @@ class SetValue(Value):
     def changed(self, vm: Machine) -> Value:
         self.version += 1
         if self.source is not None:
+            self.moved = self.moved or self.items.keys() != (self.before or {}).keys()
             vm.effects.mutated(self)
         return ConstantValue(None)
 
@@ -87,7 +97,20 @@ class SetValue(Value):
         out._layout, out._laid_out = getattr(self.layout, name)(*shapes) if known else None, True
         return out
 
+    def did(self, method: str, keys: Sequence[dict[Any, Value]], shapes: Sequence[Shape | None]) -> None:
+        """A set of before the call goes through the same again when the graph has run: where its items lie depends on how they came."""
+        if self.source is not None:
+            self.history.append((method, [given_again(*each) for each in zip(keys, shapes)]))
+
+    def has_one_order(self) -> bool:
+        """Whether a set of these items has this order whatever was in it before."""
+        numbers = [hash(each) for each in self.layout or ()]
+        return len(self.items) < 2 or (len(set(numbers)) == len(self.items) and all(0 <= n < SMALLEST_TABLE for n in numbers))
+
     def iterate(self, vm: Machine) -> Value:
+        if self.moved and not self.has_one_order():
+            why = "its order depends on what was in it before, and when"
+            vm.unsupported("FE023", "iteration over a changed set of before the call", why, "iterate over a sorted copy, or a dict")
         # Python iterates a set in the order of hashes and of what was there before: for constants do as it does.
         items = list(self.items.values())
         asking = any(isinstance(key, ProgramKey) for key in self.items)  # which are not compared with the objects that they stand for
@@ -127,6 +150,8 @@ class SetValue(Value):
 
     def m_add(self, vm: Machine, value: Value) -> Value:
         key = vm.key(value)
+        if self.source is not None:
+            self.history.append(("add", [value]))
         if self._laid_out and key not in self.items:
             self.change(set.update, stand_ins({key: value}))
         self.items.setdefault(key, value)
@@ -134,6 +159,8 @@ class SetValue(Value):
 
     def m_discard(self, vm: Machine, value: Value) -> Value:
         key = self.sought(vm, value)
+        if self.source is not None:
+            self.history.append(("discard", [value]))
         if key in self.items:
             self.change(set.difference_update, stand_ins({key: self.items[key]}))
             del self.items[key]
@@ -145,6 +172,7 @@ class SetValue(Value):
         return self.m_discard(vm, value)
 
     def m_clear(self, vm: Machine) -> Value:
+        self.did("clear", [], [])
         self.items.clear()
         self._layout, self._laid_out = set(), True
         return self.changed(vm)
@@ -155,6 +183,7 @@ class SetValue(Value):
     def m_update(self, vm: Machine, *others: Value) -> Value:
         for other in others:
             keys, shape = operand(vm, other)
+            self.did("update", [keys], [shape])
             self.change(set.update, shape)
             self.items.update({k: v for k, v in keys.items() if k not in self.items})
         return self.changed(vm)
@@ -179,17 +208,21 @@ class SetValue(Value):
 
     def m_difference_update(self, vm: Machine, *others: Value) -> Value:
         keys, shapes = operands(vm, others)
+        self.did("difference_update", keys, shapes)
         self.change(set.difference_update, *shapes)
         self.items = {k: v for k, v in self.items.items() if not any(k in o for o in keys)}
         return self.changed(vm)
 
     def m_intersection_update(self, vm: Machine, *others: Value) -> Value:
-        made = self.m_intersection(vm, *others)
+        keys, shapes = operands(vm, others)
+        self.did("intersection_update", keys, shapes)
+        made = self.derived({k: v for k, v in self.items.items() if all(k in o for o in keys)}, "intersection", *shapes)
         self.items, self._layout, self._laid_out = made.items, made.layout, True
         return self.changed(vm)
 
     def m_symmetric_difference_update(self, vm: Machine, other: Value) -> Value:
         theirs, shape = operand(vm, other)
+        self.did("symmetric_difference_update", [theirs], [shape])
         self.change(set.symmetric_difference_update, shape)
         mine = {k: v for k, v in self.items.items() if k not in theirs}
         self.items = mine | {k: v for k, v in theirs.items() if k not in self.items}
@@ -198,13 +231,18 @@ class SetValue(Value):
     def m_pop(self, vm: Machine) -> Value:
         if not self.items:
             vm.throw(KeyError, "pop from an empty set")
+        if self.source is not None and len(self.items) > 1:
+            why = "which one comes next depends on what was taken from the set and put into it before"
+            vm.unsupported("FE020", "pop() of a set of before the call with several items", why, "take items from a sorted copy of it")
         if self.source is None and isinstance(self.layout, set):
             key = key_of(self.layout.pop())
             first = self.items.pop(key)
             self.changed(vm)
             return first
-        first = vm.unpack(self)[0]
+        (first,) = vm.unpack(self) if self.source is not None else vm.unpack(self)[:1]
         self.m_discard(vm, first)
+        if self.source is not None:
+            self.history[-1] = ("pop", [])
         return first
 
     def m_issubset(self, vm: Machine, other: Value) -> Value:
@@ -281,6 +319,13 @@ def operand(vm: Machine, value: Value) -> tuple[dict[object, Value], Shape | Non
         return keys, known.layout
     found = stand_ins(keys)
     return keys, dict.fromkeys(found) if found is not None and isinstance(value, KeyedValues) else found
+
+
+def given_again(keys: dict[Any, Value], shape: Shape | None) -> Value:
+    """What holds the same items now and lets a set lay them out alike."""
+    if isinstance(shape, (set, frozenset)):
+        return SetValue(dict(keys), layout=set(shape))
+    return TupleValue(list(keys.values()))
 
 
 def operands(vm: Machine, values: Sequence[Value]) -> tuple[list[dict[object, Value]], list[Shape | None]]:
