@@ -215,6 +215,8 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         text = r.assign(value, f"{r.constants.name(spent)}({text})")
     elif is_one_of_several(shown.fake):
         text = r.assign(value, f"{r.constants.name(one_of_several)}({text})")
+    if value.cls is torch.nn.Parameter:
+        text = r.assign(value, f"{r.constants.name(torch.nn.Parameter)}({text}, {value.fake.requires_grad})")
     if put_on := value.put_on():
         text = r.assign(value, text)
         r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]

@@ -22,6 +22,7 @@ from .constant import ConstantValue
 from .functions import MethodValue
 from .mapping import DictValue
 from .objects import ObjectValue, bind_descriptor, find_in_mro
+from .tensor import SAID, TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,14 +60,6 @@ def running_module(frame: Frame | None) -> str:
             return first.known_as
         frame = frame.caller
     return ""
-
-
-def is_buffer(vm: Machine, value: Value) -> bool:
-    """Whether a value is a ``torch.nn.Buffer``: a tensor that is marked as one."""
-    if not issubclass(value.python_type(), torch.Tensor):
-        return False
-    mark = vm.attempt(lambda: vm.getattr(value, "_is_buffer"), AttributeError)
-    return mark is not None and vm.truth(mark)
 
 
 def is_data_parallel(module: torch.nn.Module) -> bool:
@@ -160,13 +153,14 @@ class ModuleValue(ObjectValue):
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         plain = find_in_mro(self.cls.__mro__, "__setattr__")[0] is torch.nn.Module
         holding = [store for store in STORES if self.stored(vm, store, name) is not MISSING]
-        special = bool(holding) or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module)) or is_buffer(vm, value)
+        marked = isinstance(value, TensorValue) and any(value.says(vm, mark) for mark in SAID.values())
+        special = bool(holding) or marked or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module))
         if plain and not special:
             for store in STORES:
                 if name not in self.obj.__dict__[store]:
                     vm.guard(Absent(self.tables[store], name))
             self.generic_setattr(vm, name, value)
-        elif plain and holding == ["_buffers"] and value.python_type() is torch.Tensor and not is_buffer(vm, value):
+        elif plain and holding == ["_buffers"] and value.python_type() is torch.Tensor and not marked:
             self.getattr(vm, "_buffers").dunder(vm, "__setitem__", [ConstantValue(name), value])
         else:
             super().setattr(vm, name, value)

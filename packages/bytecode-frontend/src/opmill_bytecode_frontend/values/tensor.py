@@ -65,6 +65,10 @@ _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 """Methods that copy a tensor which is marked so, and give any other itself."""
 
 
+#: Classes that tensors of any class are instances of where an attribute says so.
+SAID: dict[object, str] = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
+
+
 class TensorValue(Value):
     """A tensor in the captured program. ``node`` is made when first used for tensors that existed before the call."""
 
@@ -182,6 +186,11 @@ class TensorValue(Value):
         if of_instances(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
             return MISSING
         return MISSING if self.obj is None and self._attrs is None else self.attrs.lookup(vm, name)
+
+    def says(self, vm: Machine, mark: str) -> bool:
+        """Whether an attribute says that it is a parameter or a buffer."""
+        found = self.own(vm, mark)
+        return found is not MISSING and vm.truth(found)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         if takes_operators(self.cls) and name != "grad":

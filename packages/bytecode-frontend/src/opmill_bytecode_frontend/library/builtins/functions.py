@@ -26,12 +26,11 @@ from ...values.floating import FloatNumber
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
-from ...values.modules import is_buffer
 from ...values.objects import ObjectValue, checked_length, find_in_mro
 from ...values.opaque import AddressValue
 from ...values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ...values.sets import to_keys
-from ...values.tensor import TensorValue
+from ...values.tensor import SAID, TensorValue
 from ...values.wrapped import is_wrapped
 from ..dispatch import fold
 from ..registry import handles, handles_objects_of, named
@@ -99,13 +98,15 @@ def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
     if check is not None:
         return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))
     if cls is torch.nn.Buffer:
-        return is_buffer(vm, value)
+        return isinstance(value, TensorValue) and value.says(vm, SAID[cls])
     real = value.real()
     try:
         if is_asked_of_instances(cls, value.python_type()):
             return fits(vm, value, cls)
         if isinstance(value, TensorValue):
             if cls in (torch.Tensor, torch._C.TensorBase, object):
+                return True
+            if real is MISSING and isinstance(cls, type) and cls in SAID and value.says(vm, SAID[cls]):
                 return True
             if isinstance(cls, type) and issubclass(cls, torch.nn.Parameter):
                 return isinstance(value.fake, cls) if is_wrapped(value) else issubclass(value.cls, cls)

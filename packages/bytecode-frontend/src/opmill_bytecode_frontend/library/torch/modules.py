@@ -26,11 +26,30 @@ def parameter(vm: Interpreter, data: Value | None = None, requires_grad: Value =
         vm.unsupported(
             "FE012", "making a parameter while gradients are recorded", "it is a leaf that only the captured code sees", "make it outside"
         )
+    kind = data.python_type()
+    if kind not in (torch.Tensor, torch.nn.Parameter) and issubclass(kind, torch.Tensor):
+        return marked_as_parameter(vm, data, requires_grad)
     made: Any = data.method(vm, "detach", [], {})
     if not isinstance(made, TensorValue):
         vm.throw(TypeError, f"cannot make a parameter of {data.python_type().__name__}")
     made.fake.requires_grad_(wanted)
     made.cls = torch.nn.Parameter
+    return made
+
+
+def marked_as_parameter(vm: Interpreter, data: Value, requires_grad: Value) -> Value:
+    """A tensor of another class stays of that class, and an attribute says that it is a parameter."""
+    detached = vm.call(vm.getattr(data, "detach"), [], {})
+    made = vm.call(vm.getattr(detached, "requires_grad_"), [requires_grad], {})
+    kind, found = data.python_type(), made.python_type()
+    if found is not kind:
+        message = (
+            f"Creating a Parameter from an instance of type {kind.__name__} requires that detach() returns an instance of the same type, "
+            f"but return type {found.__name__} was found instead. To use the type as a Parameter, please correct the detach() semantics "
+            "defined by its __torch_dispatch__() implementation."
+        )
+        vm.throw(RuntimeError, message)
+    vm.setattr(made, "_is_param", ConstantValue(True))
     return made
 
 
