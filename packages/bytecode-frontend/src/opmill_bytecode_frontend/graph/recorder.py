@@ -98,6 +98,8 @@ class Recorder:
     def __init__(self, vm: Machine) -> None:
         self.vm = vm
         self.main = torch.fx.Graph()
+        self.named: set[str] = set()
+        """Names of its inputs."""
         self.regions: list[Region] = []
         """Graphs inside of the graph that are being recorded, the innermost last."""
         spans: dict[str, tuple[str, Span]] = {}
@@ -289,8 +291,9 @@ class Recorder:
     def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         name = NO_NAMES.sub("_", TABLES.sub("", str(value.source or getattr(value, "scalar", None)))).strip("_") or "tensor"
         name = f"p_{name}" if is_held(value) else f"_{name}" if name[0].isdigit() else name
-        if isinstance(value, TensorValue) and value.scalar is not None:
-            name = f"{name}_{len(self.inputs)}"  # several may be computed from one argument
+        while name in self.named:  # several may be computed from one argument, and objects known by themselves have the names of classes
+            name = f"{name}_{len(self.inputs)}"
+        self.named.add(name)
         previous = self.inputs[-1].node if self.inputs else None
         first = next(iter(self.main.nodes), None)
         self.inputs.append(value)
