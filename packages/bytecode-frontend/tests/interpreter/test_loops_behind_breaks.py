@@ -133,7 +133,157 @@ def raising(x, given):
     return x, told
 
 
+def enumerated(x, given):
+    for i, n in enumerate(given, 5):
+        x = B(x * n) + i
+    return x
+
+
+def zipped(x, given):
+    first, second = iter(given), iter((7, 8))
+    for n, m in zip(first, second):
+        x = B(x * n) + m
+    return x, list(first), list(second)
+
+
+def zipped_strictly(x, given):
+    told = []
+    try:
+        for n, m in zip(given, (7, 8), strict=True):
+            x = B(x * n) + m
+    except ValueError as error:
+        told.append(str(error))
+    return x, told
+
+
+def zipped_with_itself(x, given):
+    iterator = iter([*given, 9, 8, 7])
+    for n, m in zip(iterator, iterator):
+        x = B(x * n) + m
+    return x
+
+
+def mapped(x, given):
+    told = []
+
+    def twice(n, m):
+        told.append(n)
+        return n * 2 + m
+
+    first, second = iter(given), iter([5, 6])
+    for n in map(twice, first, second):
+        x = B(x * n) + 1
+        told.append("turn")
+    return x, told, list(first), list(second)
+
+
+def enumerated_pairs(x, given):
+    for i, (n, m) in enumerate(zip(given, [4.0, 5.0, 6.0])):
+        x = B(x * n) + m * i
+    return x
+
+
+def items(x, given):
+    table, told = {"a": 1.0, "b": 2.0, "c": 3.0}, []
+    for pair in table.items():
+        x = B(x * pair[1]) + len(pair[0])
+        told.append(pair)
+    return x, told
+
+
+def items_changed(x, given):
+    table, told = {"a": 1.0, "b": 2.0, "c": 3.0}, []
+    try:
+        for key, value in table.items():
+            x = B(x * value)
+            table[key + "z"] = 1.0
+    except RuntimeError as error:
+        told.append(str(error))
+    return x, told, list(table)
+
+
+def enumerated_and_taken_inside(x, given):
+    iterator = iter([1, 2, 3, 4, 5, 6, 7])
+    for i, n in enumerate(iterator):
+        x = B(x * n) + next(iterator, 7) * i
+    return x
+
+
+def enumerated_in_a_loop_over_the_same(x, given):
+    iterator = iter([1, 2, 3, 4, 5, 6, 7])
+    told = []
+    for n in iterator:
+        x = B(x * n)
+        for i, m in enumerate(iterator):
+            x = B(x + m) * i
+            told.append((n, i, m))
+            if i == 1:
+                break
+    return x, told
+
+
+def left_and_gone_on_with(x, given):
+    numbered, told = enumerate([3, 4, 5, 6]), []
+    for i, n in numbered:
+        x = B(x * n)
+        if i == 1:
+            break
+    for i, n in numbered:
+        x = B(x * n) + i
+        told.append(i)
+    return x, told, next(numbered, "end")
+
+
+def grown_while_enumerated(x, given):
+    for i, n in enumerate(given):
+        x = B(x * n)
+        if len(given) < 6:
+            given.append(i)
+    return x, given
+
+
+def failing_in_a_map(x, given):
+    told = []
+    try:
+        for n in map(lambda n: 1 // n, [1, 2, 0, 4]):
+            x = B(x + n)
+    except ZeroDivisionError as error:
+        told.append(str(error))
+    return x, told
+
+
+def enumerated_layers(x, given):
+    for i, layer in enumerate(LAYERS):
+        x = B(layer(x)) * 2 + i
+    return x
+
+
+def pairs_of_layers(x, given):
+    for layer, other in zip(LAYERS, LAYERS[1:]):
+        x = B(layer(x)) * 2 + other.bias
+    return x
+
+
+def bias_of(layer):
+    return layer.bias * 2
+
+
+def mapped_layers(x, given):
+    for bias in map(bias_of, LAYERS):
+        x = B(x + bias) * 2
+    return x
+
+
+def mapped_by_what_the_call_makes(x, given):
+    for y in map(lambda layer: layer(x), LAYERS):
+        x = B(y) * 2
+    return x
+
+
 PROGRAMS = [
+    enumerated, zipped, zipped_strictly, zipped_with_itself, mapped, enumerated_pairs, items, items_changed, enumerated_and_taken_inside,
+    enumerated_in_a_loop_over_the_same, left_and_gone_on_with, grown_while_enumerated, failing_in_a_map, enumerated_layers, pairs_of_layers,
+    mapped_layers, mapped_by_what_the_call_makes,
     numbers, layers, keys, given_list, grown, shrunk, grown_behind_the_last_item, dict_changed, taken_inside, left_early, nested, one_turn_only,
     raising,
 ]  # fmt: skip
@@ -168,6 +318,17 @@ def counted(program: Any, *args: Any) -> tuple[int, int]:
 def test_equal_turns_share_a_graph_and_there_is_one_between_two_breaks():
     first, later = counted(layers, torch.ones(3), [])
     assert first <= 4 and later == 0  # before the loop, the turns behind, the list that is there before, and the end
+
+
+@pytest.mark.parametrize("program", [pairs_of_layers, mapped_layers], ids=lambda program: program.__name__)
+def test_turns_of_composed_iterators_share_one_too(program):
+    first, later = counted(program, torch.ones(3), [])
+    assert first <= 4 and later == 0
+
+
+def test_turns_that_are_counted_share_one_when_the_number_is_seen_to_change():
+    first, later = counted(enumerated_layers, torch.ones(3), [])
+    assert first <= 5 and later == 0
 
 
 def test_the_rest_of_a_loop_without_breaks_is_one_graph():

@@ -62,7 +62,7 @@ def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:
 
 
 def iterated(iterator: Any) -> Any:
-    """What an iterator over a list, a tuple, the keys or the values of a dict goes over. Raises Unreadable for others, and at its end."""
+    """What an iterator over a list, a tuple, a dict or a view of one goes over. Raises Unreadable for others, and at its end."""
     if type(iterator) in SEQUENCE_ITERATORS:
         of, *at = iterator.__reduce__()[1:]
         if at:
@@ -79,7 +79,7 @@ def ahead(iterator: Any, distance: int) -> Any:
     if not 0 <= distance < left:
         raise Unreadable("the iterator has no such item")
     if isinstance(of, dict):
-        items = of.values() if type(iterator) is TABLE_ITERATORS[1] else of.keys()
+        items = _VIEWS[type(iterator)](of)
         return next(itertools.islice(items, len(items) - left + distance, None))
     at = iterator.__reduce__()[2]
     return of[at + distance]
@@ -93,6 +93,20 @@ def _iterated(source: s.Iterated, base: Any, local_values: Locals) -> Any:
     return iterated(base)
 
 
+def inside(iterator: Any, position: int) -> Any:
+    """What an ``enumerate``, a ``zip`` or a ``map`` was made of. Raises Unreadable for others."""
+    if type(iterator) not in COMPOSED:
+        raise Unreadable("it is no enumerate, zip or map")
+    parts = iterator.__reduce__()[1]
+    if not 0 <= position < len(parts):
+        raise Unreadable("it was made of less")
+    return parts[position]
+
+
+def _inside(source: s.Inside, base: Any, local_values: Locals) -> Any:
+    return inside(base, source.position)
+
+
 def _context_value(source: s.ContextValue, base: Any, local_values: Locals) -> Any:
     if not isinstance(base, ContextVar):
         raise Unreadable(f"{source.base} is no context variable")
@@ -103,7 +117,9 @@ def _context_value(source: s.ContextValue, base: Any, local_values: Locals) -> A
 
 
 SEQUENCE_ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
-TABLE_ITERATORS: tuple[type, ...] = (type(iter({})), type(iter({}.values())))
+_VIEWS: dict[type, Callable[[Any], Any]] = {type(iter(view({}))): view for view in (dict.keys, dict.values, dict.items)}
+TABLE_ITERATORS = tuple(_VIEWS)
+COMPOSED = (enumerate, zip, map)
 
 
 def _type_of(source: s.TypeOf, base: Any, local_values: Locals) -> Any:
@@ -143,6 +159,7 @@ _READERS: dict[type, Callable[..., Any]] = {
     s.DictKeyAt: _key_at,
     s.Ahead: _ahead,
     s.Iterated: _iterated,
+    s.Inside: _inside,
     s.ContextValue: _context_value,
     s.TypeOf: _type_of,
     s.CellContents: _cell,

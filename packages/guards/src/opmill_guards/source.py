@@ -150,8 +150,8 @@ class DictKeyAt(Step):
 
 
 class Ahead(Step):
-    """The item that an iterator over a list, a tuple, the keys or the values of a dict gives next, or that many behind it (``distance``);
-    the iterator stays where it is."""
+    """The item that an iterator over a list, a tuple, a dict or a view of one gives next, or that many behind it (``distance``); the
+    iterator stays where it is."""
 
     __slots__ = ()
 
@@ -173,6 +173,23 @@ class Iterated(Step):
 
     def __str__(self) -> str:
         return f"what {self.base} goes over"
+
+
+class Inside(Step):
+    """What an ``enumerate``, a ``zip`` or a ``map`` was made of, by ``position``: the iterator and the number of the next item; the
+    iterators; the function and the iterators."""
+
+    __slots__ = ()
+
+    def __init__(self, base: Source, position: int) -> None:
+        super().__init__(base, position)
+
+    @property
+    def position(self) -> int:
+        return cast(int, self.part)
+
+    def __str__(self) -> str:
+        return f"{self.base}.__reduce__()[1][{self.position}]"
 
 
 class ContextValue(Step):
@@ -233,5 +250,18 @@ class TensorProperty(Step):
 
 Root = Union[Local, Pinned]
 Source = Union[
-    Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, Ahead, Iterated, ContextValue, TypeOf, CellContents, Referent, TensorProperty
+    Local,
+    Pinned,
+    Attr,
+    InstanceDict,
+    Item,
+    DictKeyAt,
+    Ahead,
+    Iterated,
+    Inside,
+    ContextValue,
+    TypeOf,
+    CellContents,
+    Referent,
+    TensorProperty,
 ]

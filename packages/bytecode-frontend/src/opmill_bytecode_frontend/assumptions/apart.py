@@ -9,7 +9,7 @@ from opmill_guards.guard import AllDistinct, SameObject
 from opmill_guards.source import Iterated, Pinned
 
 from ..values.deques import DequeValue
-from ..values.loops import LoopIterator
+from ..values.loops import ComposedIterator, LoopIterator, MovedIterator
 from ..values.mapping import DictValue
 from ..values.objects import ObjectValue
 from ..values.sequence import ListValue
@@ -41,7 +41,10 @@ def kept_apart(vm: Interpreter) -> list[AllDistinct]:
             and any(is_changed(value, changed) for value in values)
         ):
             found.append(AllDistinct(sources))
-    for loop in [value for _, value in vm.known.values() if isinstance(value, LoopIterator) and value.over is not None]:
+    moved = [value for _, value in vm.known.values() if isinstance(value, MovedIterator)]
+    if len(moved) > 1 and any(isinstance(value, ComposedIterator) for value in moved):
+        found.append(AllDistinct(tuple(value.source for value in moved)))
+    for loop in [value for value in moved if isinstance(value, LoopIterator) and value.over is not None]:
         alike = [each for each in vm.effects.changed if each.source is not None and type(each.real()) is type(loop.over)]
         found += [AllDistinct((each.source, Iterated(loop.source))) for each in alike if each.real() is not loop.over]
     return found

@@ -65,6 +65,8 @@ class Parts:
         return describe(self, value)
 
     def lazy(self, value: Lazy) -> int:
+        if value.source is not None and type(value.source) is not Pinned:
+            raise NeedsPython
         return self.result.constant(value.obj)
 
     def constant(self, value: ConstantValue) -> int:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from opmill_guards.reference import ahead
+from opmill_guards.reference import ahead, inside
 from opmill_guards.source import (
     Ahead,
     Attr,
     CellContents,
     ContextValue,
     DictKeyAt,
+    Inside,
     InstanceDict,
     Item,
     Local,
@@ -120,6 +121,8 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         return f"list({base})[{source.position}]"
     if kind is Ahead:
         return f"{constants.name(ahead)}({base}, {source.distance})"
+    if kind is Inside:
+        return f"{constants.name(inside)}({base}, {source.position})"
     if kind is ContextValue:
         return f"{base}.get()"
     if kind is TensorProperty:

@@ -111,6 +111,15 @@ class Frame:
             self.turns[index] = self.turns.get(index, (0, 0))[0] + 1, self.pc - 1
         self.pc = index
 
+    def stores(self) -> int:
+        """How many values the next instructions take from the stack and put into variables, one after the other."""
+        count, instructions = 0, self.prepared.instructions
+        for at in range(self.pc, len(instructions)):
+            if (name := instructions[at].opname) not in ("STORE_FAST", "STORE_FAST_STORE_FAST"):
+                break
+            count += 1 if name == "STORE_FAST" else 2
+        return count
+
     def delegate(self) -> object:
         """The iterator that a suspended generator delegates to (``yield from``), or None."""
         following = self.prepared.instructions[self.pc]

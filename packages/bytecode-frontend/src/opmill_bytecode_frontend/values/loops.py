@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from opmill_guards.guard import Predicate
-from opmill_guards.reference import SEQUENCE_ITERATORS, TABLE_ITERATORS, Unreadable, ahead, iterated
-from opmill_guards.source import Ahead, Local
+from opmill_guards.guard import Predicate, TypeIs
+from opmill_guards.reference import COMPOSED, SEQUENCE_ITERATORS, TABLE_ITERATORS, Unreadable, ahead, iterated
+from opmill_guards.source import Ahead, Inside, Local
 
-from .base import Machine, Value
+from .base import Lazy, Machine, Value
 from .constant import ConstantValue
 from .iterators import STOP, ExternalIterator
+from .sequence import TupleValue
 
 
-class LoopIterator(ExternalIterator):
-    """That of a loop which a graph ended in: over a list, a tuple, the keys or the values of a dict. Its items are looked at where they
-    are, and it is moved when the graph has run."""
+class MovedIterator(ExternalIterator):
+    """One whose items are looked at where they are, and which is moved when the graph has run. ``taken`` counts them; ``inner``: whether it
+    is one of those that another was made of, which moves it."""
+
+    inner = False
 
     def __init__(self, obj: Any, source: Any) -> None:
         super().__init__(obj, source)
         self.taken = 0
         self.finished = False
         self.effect: Any = None
-        self.over: object = None
-        """What it goes over, once it was asked for an item."""
 
-    def next(self, vm: Machine) -> Value:
-        if self.finished:
-            return STOP
-        try:
-            self.obj.__reduce__()  # complains where the dict has changed
-            self.over, left = iterated(self.obj), self.obj.__length_hint__() - self.taken
-        except (RuntimeError, Unreadable):
-            return super().next(vm)
-        if left > MOST_LEFT or any(getattr(each, "obj", None) is self.over for each in vm.effects.changed):
-            return super().next(vm)
-        if left <= 0:
-            self.finished = True
-            steps = self.taken
-            vm.guard(Predicate(self.source, lambda now: ends_after(now, steps), f"has {steps} items left"))
-            self.moves(vm)
-            return STOP
-        source = Ahead(self.source, self.taken)
-        item = vm.wrap(ahead(self.obj, self.taken), source)
-        self.taken += 1
-        self.moves(vm)
-        return item
-
-    def moves(self, vm: Machine) -> None:
-        """It goes on before anything else changes."""
+    def moves(self, vm: Machine, by: Callable[[Any, int], None]) -> None:
+        """It goes on before anything else changes, as ``by`` does that."""
         effects, before = vm.effects, self.effect
-        self.effect = move, [self, ConstantValue(self.taken + self.finished)], {}
+        self.effect = by, [self, ConstantValue(self.taken + self.finished)], {}
         if before is None:
             effects.calls.insert(0, self.effect)
             effects.first = effects.first or self.effect
@@ -61,15 +40,123 @@ class LoopIterator(ExternalIterator):
         effects.mutations += 1
 
 
+def looked_at(vm: Machine, item: Any) -> Value:
+    return vm.wrap(item.obj, item.source) if type(item) is Lazy else item
+
+
+def is_ahead(item: object) -> bool:
+    """Whether it is what an iterator gives, and was not looked at yet."""
+    return type(item) is Lazy and type(item.source) is Ahead
+
+
+class LoopIterator(MovedIterator):
+    """That of a loop which a graph ended in: over a list, a tuple, the keys, values or items of a dict."""
+
+    def __init__(self, obj: Any, source: Any) -> None:
+        super().__init__(obj, source)
+        self.over: object = None
+        """What it goes over, once it was asked for an item."""
+
+    def next(self, vm: Machine) -> Value:
+        return looked_at(vm, self.unread(vm))
+
+    def unread(self, vm: Machine) -> Any:
+        """The next item, not looked at yet, or STOP: nothing is assumed of one that is not used."""
+        if self.inner:
+            return self.refused(vm)
+        if self.finished:
+            return STOP
+        item = self.take(vm)
+        self.moves(vm, move)
+        return item
+
+    def take(self, vm: Machine) -> Any:
+        """The same for who moves it."""
+        try:
+            self.obj.__reduce__()  # complains where the dict has changed
+            self.over, left = iterated(self.obj), self.obj.__length_hint__() - self.taken
+        except (RuntimeError, Unreadable):
+            return self.refused(vm)
+        if left > MOST_LEFT or any(getattr(each, "obj", None) is self.over for each in vm.effects.changed):
+            return self.refused(vm)
+        if left <= 0:
+            self.finished = True
+            steps = self.taken
+            vm.guard(Predicate(self.source, lambda now: ends_after(now, steps), f"has {steps} items left"))
+            return STOP
+        item, source = ahead(self.obj, self.taken), Ahead(self.source, self.taken)
+        vm.guard(TypeIs(source, type(item)))  # that there is one
+        self.taken += 1
+        return Lazy(item, source)
+
+    def refused(self, vm: Machine) -> Value:
+        return super().next(vm)
+
+
+class ComposedIterator(MovedIterator):
+    """That of a loop which a graph ended in: ``enumerate``, ``zip`` or ``map`` of such as others are, or ``enumerate`` and ``zip`` of each
+    other."""
+
+    parts: list[LoopIterator | ComposedIterator] | None = None
+    others: list[Value]
+    """The number of its next item, or the function that it calls."""
+
+    def next(self, vm: Machine) -> Value:
+        if self.finished or self.inner:
+            return self.refused(vm)
+        item = self.take(vm)
+        self.moves(vm, move_parts if type(self.obj) is map else move)
+        return item
+
+    def refused(self, vm: Machine) -> Value:
+        return super().next(vm)
+
+    def take(self, vm: Machine) -> Any:
+        """The next item, or STOP."""
+        if self.parts is None:
+            self.parts = self.taken_apart(vm)
+        items: list[Any] = []
+        for part in self.parts:
+            item = part.take(vm)
+            if item is STOP:
+                self.finished = True
+                return STOP
+            items.append(item)
+        self.taken += 1
+        if type(self.obj) is map:
+            return vm.call(self.others[0], [looked_at(vm, item) for item in items], {})
+        if type(self.obj) is enumerate:
+            items.insert(0, vm.binary("+", self.others[0], ConstantValue(self.taken - 1)))
+        return TupleValue(items)
+
+    def taken_apart(self, vm: Machine) -> list[LoopIterator | ComposedIterator]:
+        kind, given, *strict = self.obj.__reduce__()
+        first, behind = {enumerate: (0, 1), zip: (0, len(given)), map: (1, len(given))}[kind]
+        iterators = given[first:behind]
+        known = [id(each) in vm.known or type(each) not in (*LOOPED, enumerate, zip) for each in iterators]
+        if strict or any(known) or len(set(map(id, iterators))) < len(iterators):
+            self.refused(vm)
+        parts = []
+        for place, each in enumerate(iterators, first):
+            source = Inside(self.source, place)
+            vm.guard(TypeIs(source, type(each)))
+            part = LoopIterator(each, source) if type(each) in LOOPED else ComposedIterator(each, source)
+            part.inner = True
+            parts.append(vm.know(each, part))
+        self.others = [vm.wrap(given[place], Inside(self.source, place)) for place in {enumerate: (1,), zip: (), map: (0,)}[kind]]
+        return parts
+
+
 MOST_LEFT = 1000
 """Items of such a loop that a capture takes to itself at most."""
 LOOPED = (*SEQUENCE_ITERATORS, *TABLE_ITERATORS)
 
 
 def iterator_kind(obj: object, source: object) -> type[ExternalIterator]:
-    """Which of the two an iterator of before is: the other one lies on the stack of code that goes on behind a graph."""
-    in_loop = type(obj) in LOOPED and type(source) is Local and source.name.startswith(".stack")
-    return LoopIterator if in_loop else ExternalIterator
+    """Which of them an iterator of before is: some lie on the stack of code that goes on behind a graph."""
+    if type(source) is not Local or not source.name.startswith(".stack"):
+        return ExternalIterator
+    return LoopIterator if type(obj) in LOOPED else ComposedIterator if type(obj) in COMPOSED else ExternalIterator
 
 
 def ends_after(iterator: Any, steps: int) -> bool:
@@ -85,3 +172,10 @@ def move(iterator: Iterator[object], steps: int) -> None:
     """Takes so many items."""
     for _ in range(steps):
         next(iterator, None)
+
+
+def move_parts(iterator: Any, steps: int) -> None:
+    """Takes so many items of those that a ``map`` was made of, and calls nothing."""
+    parts = iterator.__reduce__()[1][1:]
+    for _ in range(steps):
+        all(next(part, STOP) is not STOP for part in parts)

@@ -11,7 +11,7 @@ bool access_by_name(const char* name, Access* result) {
       {"dict", Access::InstanceDict},    {"item", Access::Item},     {"key_at", Access::DictKeyAt},
       {"type", Access::TypeOf},          {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
       {"referent", Access::Referent},    {"ahead", Access::Ahead},   {"iterated", Access::Iterated},
-      {"context", Access::ContextValue},
+      {"context", Access::ContextValue}, {"inside", Access::Inside},
   };
   for (const auto& [known, access] : names) {
     if (std::strcmp(known, name) == 0) {
@@ -145,8 +145,20 @@ struct TableIterator {
 PyObject* read_iterated(PyObject* iterator) {
   PyTypeObject* type = Py_TYPE(iterator);
   if (type == &PyListIter_Type || type == &PyTupleIter_Type) { return Py_XNewRef(reinterpret_cast<SequenceIterator*>(iterator)->sequence); }
-  if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type) { return Py_XNewRef(reinterpret_cast<TableIterator*>(iterator)->dict); }
+  if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type) {
+    return Py_XNewRef(reinterpret_cast<TableIterator*>(iterator)->dict);
+  }
   return nullptr;
+}
+
+PyObject* read_inside(PyObject* iterator, Py_ssize_t position) {
+  PyTypeObject* type = Py_TYPE(iterator);
+  if (type != &PyEnum_Type && type != &PyZip_Type && type != &PyMap_Type) { return nullptr; }
+  Ref reduced(PyObject_CallMethod(iterator, "__reduce__", nullptr));
+  if (!reduced || !PyTuple_CheckExact(reduced.get()) || PyTuple_GET_SIZE(reduced.get()) < 2) { return nullptr; }
+  PyObject* parts = PyTuple_GET_ITEM(reduced.get(), 1);
+  if (!PyTuple_CheckExact(parts) || position < 0 || position >= PyTuple_GET_SIZE(parts)) { return nullptr; }
+  return Py_NewRef(PyTuple_GET_ITEM(parts, position));
 }
 
 PyObject* read_context_value(PyObject* variable) {
@@ -167,7 +179,9 @@ PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance) {
   PyObject *key = nullptr, *value = nullptr;
   Py_ssize_t cursor = table->position;
   for (Py_ssize_t i = 0; PyDict_Next(over.get(), &cursor, &key, &value); ++i) {
-    if (i == distance) { return Py_NewRef(Py_TYPE(iterator) == &PyDictIterValue_Type ? value : key); }
+    if (i != distance) { continue; }
+    if (Py_TYPE(iterator) == &PyDictIterItem_Type) { return PyTuple_Pack(2, key, value); }
+    return Py_NewRef(Py_TYPE(iterator) == &PyDictIterValue_Type ? value : key);
   }
   return nullptr;
 }

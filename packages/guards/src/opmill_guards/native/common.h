@@ -66,6 +66,7 @@ enum class Access {
   DictKeyAt,
   Ahead,
   Iterated,
+  Inside,
   ContextValue,
   TypeOf,
   Cell,
@@ -80,6 +81,7 @@ PyObject* read_instance_dict(PyObject* object);
 PyObject* read_key_at(PyObject* object, Py_ssize_t position);
 PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance);
 PyObject* read_iterated(PyObject* iterator);
+PyObject* read_inside(PyObject* iterator, Py_ssize_t position);
 PyObject* read_context_value(PyObject* variable);
 PyObject* read_cell(PyObject* object);
 PyObject* read_referent(PyObject* object);

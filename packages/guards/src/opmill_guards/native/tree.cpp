@@ -84,6 +84,8 @@ PyObject* get(const Node& node, PyObject* value, const Call& call) {
       return read_ahead(value, node.index);
     case Access::Iterated:
       return read_iterated(value);
+    case Access::Inside:
+      return read_inside(value, node.index);
     case Access::ContextValue:
       return read_context_value(value);
     case Access::TypeOf:

@@ -11,6 +11,7 @@ from ...values.base import NotConstant, is_iterable
 from ...values.constant import ConstantValue
 from ...values.functions import FunctionValue, MethodValue
 from ...values.iterators import STOP
+from ...values.loops import is_ahead
 from ...values.mapping import DictValue, SetValue, update_from
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from .registry import opcode
@@ -134,7 +135,12 @@ def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    items = unpacked(vm, frame.pop(), ins.argval)
+    value = frame.pop()
+    if type(value) is TupleValue and len(value.items) == ins.argval and any(map(is_ahead, value.items)):
+        stored = frame.stores()  # what goes into a variable need not be looked at
+        frame.stack.extend([v if i < stored and is_ahead(v) else value.item(vm, i) for i, v in enumerate(value.items)][::-1])
+        return
+    items = unpacked(vm, value, ins.argval)
     if len(items) < ins.argval:
         vm.throw(ValueError, f"not enough values to unpack (expected {ins.argval}, got {len(items)})")
     if len(items) > ins.argval:

@@ -12,6 +12,7 @@ from ...values.classes import ClassValue
 from ...values.constant import ConstantValue, is_none
 from ...values.functions import BuiltinValue, FunctionValue
 from ...values.iterators import STOP, GeneratorValue, IteratorValue
+from ...values.loops import LoopIterator
 from ...values.mapping import mapping_of
 from ...values.sequence import ListValue
 from ..frame import callee_of
@@ -104,7 +105,8 @@ def get_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("FOR_ITER")
 def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     vm.expect(frame.stack[-1], "__next__", stepped)
-    item = vm.next(frame.stack[-1])
+    iterator = frame.stack[-1]
+    item = iterator.unread(vm) if type(iterator) is LoopIterator and frame.stores() else vm.next(iterator)
     if item is not STOP:
         frame.push(item)
         return
