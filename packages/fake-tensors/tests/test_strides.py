@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from opmill_fake_tensors import strides
+from opmill_fake_tensors import FakeContext, strides
 
 
 def layout(rng: random.Random, shape: tuple[int, ...]) -> torch.Tensor:
@@ -58,3 +58,33 @@ def test_shapes_that_do_not_fit_are_refused_in_eagers_words():
     with pytest.raises(RuntimeError) as want:
         torch.empty(2, 3) + torch.empty(2, 4)
     assert str(told.value) == str(want.value)
+
+
+BESIDE_NUMBERS = {
+    "mul": lambda x: x * 2,
+    "rsub": lambda x: 1 - x,
+    "div": lambda x: torch.div(x, 2, rounding_mode="floor"),
+    "floor_divide": lambda x: x // 2,
+    "gt": lambda x: x > 0,
+    "pow": lambda x: x**2,
+    "rpow": lambda x: 2**x,
+    "clamp": lambda x: x.clamp(0, 1),
+    "xlogy": lambda x: torch.xlogy(x, 2.0),
+    "add": lambda x: torch.add(x, x, alpha=2),
+    "where": lambda x: torch.where(x > 0, x, 0.0),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 1.0),
+    "shift": lambda x: x.to(torch.int32) << 1,
+}
+
+
+@pytest.mark.parametrize("name", BESIDE_NUMBERS)
+def test_without_elements_beside_a_number(name):
+    rng = random.Random(name)
+    for _ in range(12):
+        shape = [rng.choice([0, 1, 2, 3]) for _ in range(rng.randint(1, 4))]
+        shape[rng.randrange(len(shape))] = 0
+        x = torch.empty_strided(shape, [rng.randint(1, 9) for _ in shape])
+        context = FakeContext()
+        with context:
+            got = BESIDE_NUMBERS[name](context.from_tensor(x))
+        assert got.stride() == BESIDE_NUMBERS[name](x).stride(), (shape, x.stride())

@@ -219,11 +219,13 @@ def unmarked(x: Tensor, common: torch.dtype) -> Tensor:
     return _empty(x.size(), like(x.size(), x.stride()), dtype=common, device=_META)
 
 
-_BESIDE_NUMBERS = frozenset("Tensor Scalar Scalar_Other Scalar_Self other_scalar self_scalar".split())
+_BESIDE_NUMBERS = frozenset("Tensor Scalar Scalar_Other Scalar_Self other_scalar self_scalar Tensor_mode Scalar_mode".split())
 
 
 def _oddly_strided(x: Tensor) -> bool:
-    """Whether a dimension of one has a stride of its own."""
+    """Whether a dimension of one has a stride of its own, or there are no elements, where any stride is one."""
+    if any(type(n) is int and n == 0 for n in x.size()):
+        return True
     return not x._has_symbolic_sizes_strides and 1 in x.size() and x.stride() != contiguous(x.size())
 
 
