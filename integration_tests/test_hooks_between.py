@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed._composable import checkpoint
 
 import opmill
 from opmill.compile import record_of
@@ -142,3 +143,46 @@ def test_hooks_that_graphs_hold_are_part_of_them() -> None:
     torch.testing.assert_close(compiled(x), model(x))
     model.blocks[0].register_forward_hook(lambda module, args, result: result + 1)
     torch.testing.assert_close(compiled(x), model(x))
+
+
+class Checkpointed(torch.nn.Module):
+    """``where``: which part checkpoints itself by hooks; the backward calls it once more, as it is."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layers = (torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4))
+        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Sequential(*layers)
+        parts = {"whole": self, "a part": self.last, "below": self.last[0], "several": self.last[1], "none": None}
+        if (part := parts[where]) is not None:
+            checkpoint(part)
+        if where == "several":
+            checkpoint(self.last[3])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(x).sin() * 2).cos()
+
+
+@pytest.mark.parametrize("backend", ["opmill", "eager"])
+@pytest.mark.parametrize("where", ["whole", "a part", "below", "several"])
+def test_modules_that_checkpoint_themselves_run_as_they_are(where: str, backend: str) -> None:
+    """What was saved was of the compiled call, and the backward found other tensors when it called the module itself."""
+    grads = []
+    for compiled in (False, True):
+        model = Checkpointed(where)
+        call = opmill.compile(model, backend=backend) if compiled else model
+        for step in range(3):
+            call(torch.full((2 + step, 4), 0.5)).sum().backward()
+        grads.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+
+
+def test_who_compiles_a_part_before_it_checkpoints_itself_has_it_compiled() -> None:
+    model, expected = Checkpointed("none"), Checkpointed("a part")
+    model.last.forward = opmill.compile(model.last.forward)  # type: ignore[method-assign]
+    checkpoint(model.last)
+    for module in (model, expected):
+        module(torch.full((2, 4), 0.5)).sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in expected.parameters()])
+    record = record_of(model.last.forward)
+    assert record is not None and len(record[1].graphs) == 1

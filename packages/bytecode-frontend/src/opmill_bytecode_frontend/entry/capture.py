@@ -35,7 +35,7 @@ from ..options import CaptureOptions
 from ..resume import Resume, taking
 from ..translate import Translation, translate
 from ..values.base import MISSING, Raised
-from ..values.modules import is_data_parallel, runs_between
+from ..values.modules import in_checkpoint_of_itself, is_data_parallel, runs_between
 from .kinds import kinds_among
 from .limits import FINAL, growth
 from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
@@ -138,6 +138,8 @@ class Context:
             if getattr(function, "_torchdynamo_disable_recursive", True) is False:
                 return None
             return function  # as a replacement: while it runs nothing that it calls is offered either
+        if in_checkpoint_of_itself():
+            return function
         named_tuple = (function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
         made = named_tuple or "<locals>" in function.__qualname__  # by a program that may make many
         if code in self.given_up or made or not worth_capturing(function):

@@ -36,6 +36,7 @@ CALLED_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (*CALLED_BACKWARD, *reversed(CALLED))
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 STORES = ("_parameters", "_buffers", "_modules")
+COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
 OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
 """What a module may have of its own that makes a call of it another one."""
 
@@ -49,7 +50,29 @@ def runs_between(module: torch.nn.Module) -> bool:
     found = vars(module)
     if torch.is_grad_enabled() and any(found.get(name) or getattr(torch_module, f"_global{name}") for name in CALLED_BACKWARD):
         return True
-    return any(is_disabled(getattr(hook, "__func__", hook)) for name in CALLED for hook in (found.get(name) or {}).values())
+    hooks = [getattr(hook, "__func__", hook) for name in CALLED for hook in (found.get(name) or {}).values()]
+    return any(map(is_disabled, hooks)) or checkpoints_itself(module)
+
+
+def checkpoints_itself(module: object) -> bool:
+    """Whether hooks of a module begin and end a checkpoint (``torch.distributed._composable.checkpoint``). The backward calls the module
+    once more, as it is: what was saved in between has to be of a call as it is, too."""
+    hooks = (getattr(module, "__dict__", {}).get("_forward_pre_hooks") or {}).values()
+    return any(getattr(hook, "__module__", None) == COMPOSABLE for hook in hooks)
+
+
+def in_checkpoint_of_itself() -> bool:
+    """Whether a module of that kind runs, and what is saved for the backward goes to its checkpoint."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True) if COMPOSABLE in sys.modules else None
+    again = getattr(_variable(hooks[0], "frame"), "recompute_fn", None) if hooks is not None else None
+    return again is not None and checkpoints_itself(_variable(again, "fn"))
+
+
+def _variable(function: object, name: str) -> object:
+    """What a function's variable of that name holds, one that is around it."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return cells[names.index(name)].cell_contents if name in names and len(cells) == len(names) else None
 
 
 def running_module(frame: Frame | None) -> str:
