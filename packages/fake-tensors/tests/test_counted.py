@@ -151,6 +151,8 @@ def test_what_follows_a_mask(name: str, symbolic: bool) -> None:
     if symbolic and name not in ("pointwise", "views", "reductions"):
         after: Callable[[torch.Tensor], Any] = lambda x: (x * 2, x.sum(0))  # noqa: E731
     else:
+        if name == "losses" and torch.__version__.startswith(("2.11.", "2.12.")):
+            pytest.skip("its broadcast_tensors asks whether a size that only data tell is one")
         after = OF_CHOSEN[name] if not symbolic else lambda x: (x * 2, x.sum(0), x.t(), x.reshape(-1))
     agree(of_mask(after), floats(9, 4), mask(9), symbolic=symbolic)
 

@@ -36,6 +36,8 @@ def test_what_is_missing_is_told_with_what_is_lost(monkeypatch) -> None:  # type
         Row("torch._no.such", "all", required=True),
         Row("torch.gone", "old", until=(2, 1)),
     )
+    for table in ("LAYOUTS", "CPU_SYMBOLS", "PYTHON_SYMBOLS", "CUDA_NAMES", "CUDA_SYMBOLS"):
+        monkeypatch.setattr(checking, table, ())
     monkeypatch.setattr(checking, "NAMES", rows)
     found = check()
     assert [(each.row.name, each.known) for each in found] == [
@@ -44,6 +46,9 @@ def test_what_is_missing_is_told_with_what_is_lost(monkeypatch) -> None:  # type
         ("torch.gone", True),
     ]
     assert "2 things are missing; name torch._no.such: all; name torch._C._no_such_thing: nothing much" in summary()
+    assert summary().endswith("; name torch.gone: old (known of this version)")
+    monkeypatch.setattr(checking, "NAMES", rows[2:])
+    assert summary().endswith("all that opmill relies on is there but name torch.gone: old (known of this version)")
 
 
 def test_no_row_is_there_twice() -> None:

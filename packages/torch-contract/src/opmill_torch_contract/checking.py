@@ -59,12 +59,14 @@ def check() -> list[Missing]:
 
 
 def summary() -> str:
-    """One line: whether this version is known, and what it lost."""
-    version, missing = torch_version(), [each for each in check() if not each.known]
+    """One line: whether this version is known, what it lost, and what others have besides."""
+    version, missing = torch_version(), check()
     known = "" if OLDEST <= version <= NEWEST else ", a version that opmill was not tested with"
-    if not missing:
-        return f"torch {torch.__version__}{known}: all that opmill relies on is there"
-    return f"torch {torch.__version__}{known}: {len(missing)} things are missing; {'; '.join(str(each) for each in missing)}"
+    lost = [each for each in missing if not each.known]
+    told = "; ".join(str(each) for each in missing)
+    if lost:
+        return f"torch {torch.__version__}{known}: {len(lost)} {'thing is' if len(lost) == 1 else 'things are'} missing; {told}"
+    return f"torch {torch.__version__}{known}: all that opmill relies on is there{f' but {told}' if told else ''}"
 
 
 def has_name(name: str) -> bool:

@@ -23,8 +23,9 @@ CPU_SYMBOLS: tuple[Row, ...] = (
     ),
     *rows(
         "operators with strings, or with tensors left out, are called through Python",
-        "torch_new_string_handle torch_new_stable_ivalue aoti_torch_new_uninitialized_tensor",
+        "torch_new_string_handle aoti_torch_new_uninitialized_tensor",
     ),
+    *rows("operators with strings, or with tensors left out, are called through Python", "torch_new_stable_ivalue", since=(2, 13)),
     *rows("writes to inputs are told to autograd through Python", "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"),
     *rows(
         "profilers see nothing of kernels",
