@@ -143,6 +143,37 @@ def test_products_are_packed_with_what_follows_and_special_values_stay(name: str
     assert torch.equal(found.isinf(), wanted.isinf())
 
 
+BESIDE: dict[str, tuple[Function, int]] = {
+    # three products of 48 rows with matrices of 128 x 192, 128 x 160 and 128 x 192, and how many are left
+    "one operand": (lambda x, a, b, c, u, v: (F.linear(x, a), F.linear(x, b), F.linear(x, c)), 1),
+    "with biases": (lambda x, a, b, c, u, v: (F.linear(x, a, u), F.linear(x, b, v), F.linear(x, c, u)), 1),
+    "some with biases": (lambda x, a, b, c, u, v: (F.linear(x, a, u), F.linear(x, b), F.linear(x, c, u)), 2),
+    "something in between": (lambda x, a, b, c, u, v: (F.linear(x, a).sigmoid() * F.linear(x, c), F.gelu(F.linear(x + 1, b))), 2),
+    "in one loop": (lambda x, a, b, c, u, v: (F.linear(x, a) * F.linear(x, c), F.linear(x, b)), 1),
+    "one matrix twice": (lambda x, a, b, c, u, v: (F.linear(x, a), F.linear(x, a, u)), 2),
+    "parts of the operand": (lambda x, a, b, c, u, v: (F.linear(x[:2], a), F.linear(x[1:], b)), 2),
+    "a matrix that comes late": (lambda x, a, b, c, u, v: (F.linear(x, a * 2) + F.linear(x, c + F.linear(x, a).mean()), F.linear(x, b)), 2),
+}
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("name", BESIDE)
+def test_products_of_one_operand_are_one_product(name: str) -> None:
+    function, count = BESIDE[name]
+    inputs = [torch.randn(4, 12, 128), weight(192, 128), weight(160, 128), weight(192, 128), weight(192), weight(160)]
+    run = compiled(function, inputs, kernels=True)
+    assert len([op for op in operators(run) if "mm" in op or "linear" in op]) == count
+    with torch.no_grad():
+        for _ in range(2):
+            found, wanted = run(*inputs), function(*inputs)
+            exact = function(*(t.double() for t in inputs))
+            for ours, eager, best in zip(found, wanted, exact, strict=True):
+                assert (ours.shape, ours.stride(), ours.is_contiguous()) == (eager.shape, eager.stride(), eager.is_contiguous())
+                assert (ours - best).abs().max() <= 4 * (eager - best).abs().max() + 1e-6 * best.abs().max()
+            for k in (1, 5):
+                inputs[k].mul_(-1)
+
+
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 @pytest.mark.parametrize("rows", [1, 5, 64])
 def test_weights_of_bytes_are_widened_and_packed_once(rows: int) -> None:

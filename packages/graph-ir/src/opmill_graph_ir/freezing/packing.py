@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
-from .constant import Constant, is_view
+from .beside import put_together
+from .constant import Constant, constant_values, is_view
 from .made import Maker, rows
 
 aten = torch.ops.aten
@@ -33,11 +34,12 @@ _UNKNOWN_ROWS = 32
 Activation = tuple[str, list[Any], str]
 
 
-def pack(graph: AtenGraph, constant: Constant) -> None:
-    """Rewrites the products and convolutions that gain by it."""
+def pack(graph: AtenGraph, frozen: Set[str]) -> None:
+    """Rewrites the products and convolutions that gain by it. ``frozen``: the inputs that stay."""
     if not torch.backends.mkldnn.is_available() or not torch._C._get_mkldnn_enabled():
         return
-    packer = _Packer(graph, constant)
+    put_together(graph, constant_values(graph, frozen), _LEAST_PRODUCT)
+    packer = _Packer(graph, constant_values(graph, frozen))
     graph.nodes = [new for node in graph.nodes for new in packer.instead(node)]
     if packer.renamed:
         for node in graph.nodes:

@@ -32,7 +32,7 @@ def freeze(graph: AtenGraph, promised: Sequence[int]) -> Frozen | None:
         return None
     positions = tuple(k for k, name in enumerate(graph.inputs) if name in names)
     fold_batch_norms(graph, constant_values(graph, names))
-    pack(graph, constant_values(graph, names))
+    pack(graph, names)
     main, weights, kept = split(graph, frozen, constant_values(graph, names))
     return Frozen(main, weights, positions, kept)
 
