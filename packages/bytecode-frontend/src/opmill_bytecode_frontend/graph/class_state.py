@@ -12,7 +12,6 @@ import functools
 import types
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
 
 import torch
 
@@ -23,20 +22,22 @@ from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned,
 from ..interpretation.owners import installed, is_users
 
 Guard = Equals | Is | Predicate | DictKeys
+Met = dict[type, list[tuple[Guard, object]]]
+"""What classes that were met read."""
 MOST_ITEMS = 1000
 MOST_FUNCTIONS = 200
 OF_DISPATCHERS = ("_allow_implicit_replication", "_custom_op_handlers")
 """What context managers of ``torch.distributed.tensor`` change: what operators on DTensors do."""
 
 
-def meet(known: dict[type, list[tuple[Guard, object]]], cls: type) -> bool:
+def meet(known: Met, cls: type) -> bool:
     """Notes what ``cls`` reads, if it is not in ``known``: guards, and what is looked at by them. True."""
     if cls not in known:
         known[cls] = list(_Reads(cls).found())
     return True
 
 
-def assumed(known: dict[type, list[tuple[Guard, object]]]) -> Iterator[Guard]:
+def assumed(known: Met) -> Iterator[Guard]:
     """The guards that hold at the end of a capture."""
     for reads in known.values():
         for guard, owner in reads:
@@ -153,10 +154,10 @@ def _holds_the_same(kept: tuple[object, ...], now: object) -> bool:
     return items is not None and [*map(id, items)] == [*map(id, kept)]
 
 
-def _now(source: Source, owner: Any) -> object:
+def _now(source: Source, owner: object) -> object:
     """What is there now; the owner itself where nothing is."""
     if isinstance(source, CellContents):
-        return _contents(owner)
+        return _contents(owner)  # type: ignore[arg-type]
     if isinstance(source, Attr):
         return getattr(owner, source.name, owner)
     assert isinstance(source, Item)

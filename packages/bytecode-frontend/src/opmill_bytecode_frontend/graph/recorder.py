@@ -37,7 +37,7 @@ from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .class_state import meet
+from .class_state import Met, meet
 from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
@@ -98,8 +98,7 @@ class Recorder:
     def __init__(self, vm: Machine) -> None:
         self.vm = vm
         self.main = torch.fx.Graph()
-        self.named: set[str] = set()
-        """Names of its inputs."""
+        self.named: set[str] = set()  # its inputs
         self.regions: list[Region] = []
         """Graphs inside of the graph that are being recorded, the innermost last."""
         spans: dict[str, tuple[str, Span]] = {}
@@ -129,8 +128,7 @@ class Recorder:
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
         self.overriding = False
         """Whether there are tensors whose classes are asked what torch's functions mean."""
-        self.wrappers: dict[type, Any] = {}
-        """Classes of tensors that take operators apart, and what they read, as of `class_state`."""
+        self.wrappers: Met = {}  # classes of tensors that take operators apart
         self.inside: list[tuple[torch.Tensor, object]] = []
         """Tensors inside of those among the inputs, and where they are found."""
         self.overrides_off = 0

@@ -18,6 +18,7 @@ from ..values.base import MISSING, Value
 from ..values.functions import CellValue, FunctionValue
 
 if TYPE_CHECKING:
+    from ..values.mapping import DictValue
     from .opcodes.registry import Handler
 
 
@@ -71,7 +72,7 @@ class Frame:
         self.cells: dict[str, CellValue] = {}
         self.aside: dict[str, CellValue] = {}
         """Cells of the function's own that a comprehension keeps on the stack while it has a variable of the same name."""
-        self.names: Any = None
+        self.names: DictValue | None = None
         """The table of all variables (``locals()``), once it has been asked for."""
         self.stack: list[Any] = []
         self.push: Callable[[object], None] = self.stack.append  # of the one list that this frame ever has

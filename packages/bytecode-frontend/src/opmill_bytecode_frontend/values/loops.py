@@ -40,7 +40,7 @@ class MovedIterator(ExternalIterator):
         effects.mutations += 1
 
 
-def looked_at(vm: Machine, item: Any) -> Value:
+def looked_at(vm: Machine, item: Value | Lazy) -> Value:
     return vm.wrap(item.obj, item.source) if type(item) is Lazy else item
 
 
@@ -60,7 +60,7 @@ class LoopIterator(MovedIterator):
     def next(self, vm: Machine) -> Value:
         return looked_at(vm, self.unread(vm))
 
-    def unread(self, vm: Machine) -> Any:
+    def unread(self, vm: Machine) -> Value | Lazy:
         """The next item, not looked at yet, or STOP: nothing is assumed of one that is not used."""
         if self.inner:
             return self.refused(vm)
@@ -70,7 +70,7 @@ class LoopIterator(MovedIterator):
         self.moves(vm, move)
         return item
 
-    def take(self, vm: Machine) -> Any:
+    def take(self, vm: Machine) -> Value | Lazy:
         """The same for who moves it."""
         try:
             self.obj.__reduce__()  # complains where the dict has changed
@@ -98,6 +98,7 @@ class ComposedIterator(MovedIterator):
     other."""
 
     parts: list[LoopIterator | ComposedIterator] | None = None
+    ended: Value = STOP
     others: list[Value]
     """The number of its next item, or the function that it calls."""
 
@@ -111,17 +112,16 @@ class ComposedIterator(MovedIterator):
     def refused(self, vm: Machine) -> Value:
         return super().next(vm)
 
-    def take(self, vm: Machine) -> Any:
+    def take(self, vm: Machine) -> Value:
         """The next item, or STOP."""
         if self.parts is None:
             self.parts = self.taken_apart(vm)
-        items: list[Any] = []
+        items: list[Value | Lazy] = []
         for part in self.parts:
-            item = part.take(vm)
-            if item is STOP:
+            items.append(part.take(vm))
+            if items[-1] is STOP:
                 self.finished = True
-                return STOP
-            items.append(item)
+                return self.ended
         self.taken += 1
         if type(self.obj) is map:
             return vm.call(self.others[0], [looked_at(vm, item) for item in items], {})

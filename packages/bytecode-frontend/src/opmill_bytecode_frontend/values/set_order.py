@@ -11,7 +11,9 @@ from .base import MISSING, NotConstant, Value, program_hash
 from .constant import LITERALS
 
 Layout = set[Hashable] | frozenset[Hashable]
-Items = Mapping[Any, Value]
+Keyed = dict[Any, Value]
+"""The values of a set by their keys."""
+Items = Mapping[Hashable, Value] | Keyed
 """The values of a set by their keys."""
 Made = Callable[[list[Hashable]], set[Hashable]]
 PLAIN = frozenset(LITERALS)

@@ -12,7 +12,7 @@ from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value,
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from .set_order import Layout, key_of, layout_of, own_layout, same_order, stand_ins
+from .set_order import Keyed, Layout, key_of, layout_of, own_layout, same_order, stand_ins
 
 SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
 
@@ -24,9 +24,7 @@ SMALLEST_TABLE = 8
 class SetValue(Value):
     """A set or frozenset: hashable key -> value."""
 
-    def __init__(
-        self, items: dict[Any, Value], cls: type = set, source: Source | None = None, obj: Any = None, layout: Layout | None = None
-    ) -> None:
+    def __init__(self, items: Keyed, cls: type = set, source: Source | None = None, obj: Any = None, layout: Layout | None = None) -> None:
         self.items = items
         self.cls = cls
         self._layout: Layout | None = layout
@@ -90,14 +88,14 @@ class SetValue(Value):
         else:
             change(layout, *shapes)
 
-    def derived(self, items: dict[Any, Value], name: str, *shapes: Shape | None) -> SetValue:
+    def derived(self, items: Keyed, name: str, *shapes: Shape | None) -> SetValue:
         """A new set, of which a method of this name gives the layout."""
         out = SetValue(items, self.cls)
         known = self.layout is not None and None not in shapes
         out._layout, out._laid_out = getattr(self.layout, name)(*shapes) if known else None, True
         return out
 
-    def did(self, method: str, keys: Sequence[dict[Any, Value]], shapes: Sequence[Shape | None]) -> None:
+    def did(self, method: str, keys: Sequence[Keyed], shapes: Sequence[Shape | None]) -> None:
         """A set of before the call goes through the same again when the graph has run: where its items lie depends on how they came."""
         if self.source is not None:
             self.history.append((method, [given_again(*each) for each in zip(keys, shapes)]))
@@ -321,7 +319,7 @@ def operand(vm: Machine, value: Value) -> tuple[dict[object, Value], Shape | Non
     return keys, dict.fromkeys(found) if found is not None and isinstance(value, KeyedValues) else found
 
 
-def given_again(keys: dict[Any, Value], shape: Shape | None) -> Value:
+def given_again(keys: Keyed, shape: Shape | None) -> Value:
     """What holds the same items now and lets a set lay them out alike."""
     if isinstance(shape, (set, frozenset)):
         return SetValue(dict(keys), layout=set(shape))

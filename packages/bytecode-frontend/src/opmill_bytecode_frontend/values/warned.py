@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
@@ -15,11 +17,12 @@ from opmill_guards.source import Pinned
 if TYPE_CHECKING:
     from .base import Machine
 
-ALWAYS = ("always", None, Warning, None, 0)
+Filter = tuple[str, re.Pattern[str] | None, type[Warning] | tuple[type[Warning], ...], re.Pattern[str] | None, int]
+ALWAYS: Filter = ("always", None, Warning, None, 0)
 _one_at_a_time = threading.RLock()
 
 
-def is_ignored(filters: Any, default: str, heard: warnings.WarningMessage, module: str) -> bool:
+def is_ignored(filters: Iterable[Filter], default: str, heard: warnings.WarningMessage, module: str) -> bool:
     """Whether the filters leave out a warning that is given in ``module``."""
     for action, text, category, place, line in filters:
         if (
@@ -53,7 +56,11 @@ def hearing() -> Iterator[list[warnings.WarningMessage]]:
             warnings._showwarnmsg, warnings.filters = show, filters  # type: ignore[attr-defined]
 
 
-def called_at_capture(vm: Machine, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def still_ignored(heard: warnings.WarningMessage, module: str) -> Callable[[types.ModuleType], bool]:
+    return lambda now: is_ignored(now.filters, now.defaultaction, heard, module)
+
+
+def called_at_capture(vm: Machine, function: Callable[..., object], args: list[object], kwargs: dict[str, object]) -> object:
     """What a real function gives; its exception is the program's. Where a warning of it would be seen, the program calls it itself."""
     failed = None
     with hearing() as heard:
@@ -70,13 +77,7 @@ def called_at_capture(vm: Machine, function: Callable[..., Any], args: list[Any]
         if not is_ignored(warnings.filters, warnings.defaultaction, each, name):  # type: ignore[attr-defined]
             called = getattr(function, "__qualname__", function)
             vm.unsupported("FE068", f"a warning of {called}", "it is given where the program stands, at each call")
-        vm.guard(
-            Predicate(
-                Pinned(warnings, "warnings"),
-                lambda now, each=each, name=name: is_ignored(now.filters, now.defaultaction, each, name),
-                f"filters: {said} is ignored",
-            )
-        )
+        vm.guard(Predicate(Pinned(warnings, "warnings"), still_ignored(each, name), f"filters: {said} is ignored"))
     if failed is not None:
         vm.throw_real(failed)
     return result

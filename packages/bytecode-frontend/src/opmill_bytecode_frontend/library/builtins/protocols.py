@@ -6,7 +6,7 @@ import contextlib
 import sys
 import typing
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...values.base import MISSING, Value
 from ...values.objects import ObjectValue, find_in_mro
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
-def is_asked_of_instances(cls: Any, kind: type) -> bool:
+def is_asked_of_instances(cls: object, kind: type) -> bool:
     """Whether it depends on the attributes of an object of class ``kind`` that it is an instance of ``cls``."""
     if not getattr(cls, "_is_protocol", False) or not getattr(cls, "_is_runtime_protocol", False):
         return False
