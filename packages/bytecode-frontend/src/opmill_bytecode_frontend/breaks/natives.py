@@ -15,7 +15,7 @@ from ..bytecode import Instruction
 from ..codegen.stubs import Expressions
 from ..errors import Unsupported
 from ..interpretation.frame import Frame, callee_of
-from ..interpretation.owners import EXEMPT, is_disabled
+from ..interpretation.owners import EXEMPT, is_disabled, known_as
 from ..values.base import MISSING, Value, name_in_c
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
@@ -90,7 +90,8 @@ def runs_code(value: object) -> bool:
 
 
 def worth_capturing(fn: object) -> bool:
-    return not is_disabled(fn) and is_users(getattr(fn, "__module__", None) or "")
+    module = known_as(fn)[0] if isinstance(fn, types.FunctionType) else getattr(fn, "__module__", None) or ""
+    return not is_disabled(fn) and is_users(module)
 
 
 def is_users(module: str) -> bool:

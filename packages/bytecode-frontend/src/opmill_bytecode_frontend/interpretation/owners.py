@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
+VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 TORCH = os.path.dirname(torch.__file__) + os.sep
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
@@ -62,6 +63,49 @@ def installed(filename: str) -> bool:
     """Whether code belongs to Python or to an installed package."""
     path = filename.replace("\\", "/")
     return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
+
+
+def known_as(fn: FunctionType) -> tuple[str, str]:
+    """Module and qualified name by which a Python function is known. ``functools.wraps`` gives a wrapper those of what it wraps: one that
+    is not what its module has under its name goes by those of its own code."""
+    said, name, own = fn.__module__ or "", fn.__qualname__, fn.__globals__.get("__name__")
+    if not isinstance(own, str) or own == said:
+        return said, name
+    package = said.partition(".")[0]
+    if own.partition(".")[0] == package:
+        itself = package != "torch" or "<locals>" in name or found_under(said, name) in (None, fn)
+    elif exempt(said) or installed(getattr(sys.modules.get(said), "__file__", None) or ""):
+        itself = exempt(own) and found_under(said, name) is fn  # what a program puts in the place of a library's is not the library's
+    else:
+        itself = True
+    return (said, name) if itself else (own, fn.__code__.co_qualname)
+
+
+def under_own_name(function: Any) -> Any:
+    """A function for a graph, which calls functions of torch by their names where it is written as Python: wrappers have the name of what
+    they wrap, and what a program has put another function in the place of has one that leads there."""
+    if type(function) is BuiltinFunctionType:
+        named = getattr(VARIABLE_FUNCTIONS, function.__name__, None) is function
+        return named_apart(function) if named and vars(torch).get(function.__name__, function) is not function else function
+    if type(function) is not FunctionType or not (function.__module__ or "").startswith("torch"):
+        return function
+    return function if found_under(function.__module__, function.__name__) in (None, function) else named_apart(function)
+
+
+def named_apart(function: Any) -> Any:
+    def own(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    own.__name__, own.__module__ = f"own_{function.__name__}", "a program"
+    return own
+
+
+def found_under(module: str, name: str) -> object:
+    """What a module has under a qualified name, None where there is nothing."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = vars(found).get(part) if isinstance(found, (type, ModuleType)) else None
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
 @functools.cache

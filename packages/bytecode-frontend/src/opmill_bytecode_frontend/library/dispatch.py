@@ -21,7 +21,7 @@ from opmill_guards.source import Pinned, Referent
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
 from ..graph.switches import switches
-from ..interpretation.owners import exempt
+from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python
 from ..values.classes import ClassValue
@@ -228,26 +228,27 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
         and not any(map(has_tensor, args))
     ):
         vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
-    return vm.recorder.call_function(vm, obj, args, kwargs)
+    return vm.recorder.call_function(vm, under_own_name(obj), args, kwargs)
 
 
 def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a Python function that is known; None when it is to be interpreted."""
     handler = lookup(fn)
-    module = getattr(fn, "__module__", None) or ""
+    module, name = known_as(fn)
     if handler is None:
-        handler = NAMED.get(f"{module}.{fn.__qualname__}")
+        handler = NAMED.get(f"{module}.{name}")
     if handler is not None:
         return handler(vm, *args, **kwargs)
-    if f"{module}.{fn.__qualname__}" in NAMED_WITH_FUNCTION:
-        return NAMED_WITH_FUNCTION[f"{module}.{fn.__qualname__}"](vm, fn, *args, **kwargs)
-    if f"{module}.{fn.__qualname__}" in DOING:
-        vm.unsupported("FE010", f"call of {module}.{fn.__qualname__}", "it does more than compute")
+    if f"{module}.{name}" in NAMED_WITH_FUNCTION:
+        return NAMED_WITH_FUNCTION[f"{module}.{name}"](vm, fn, *args, **kwargs)
+    if f"{module}.{name}" in DOING:
+        vm.unsupported("FE010", f"call of {module}.{name}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
         return fold_library(vm, fn, args, kwargs)
-    if computes_arrays(fn) and (made := made_of_sizes(vm, fn, args, kwargs)) is not None:
+    arrays = module.startswith("numpy") and computes_arrays(fn)
+    if arrays and (made := made_of_sizes(vm, fn, args, kwargs)) is not None:
         return made
-    if computes_arrays(fn) and not any(map(has_array, (*args, *kwargs.values()))):
+    if arrays and not any(map(has_array, (*args, *kwargs.values()))):
         return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):
         if fn.__name__ in ("split", "__len__", "__iter__", "__contains__", "__format__", "__repr__") and isinstance(args[0], TensorValue):
@@ -262,7 +263,7 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
 def as_it_is(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A function of torch as one step of the graph; None where it asks what only data tell: its own code may demand that."""
     try:
-        return vm.recorder.call_function(vm, fn, args, kwargs)
+        return vm.recorder.call_function(vm, under_own_name(fn), args, kwargs)
     except Unsupported as exc:
         if exc.code != "FE030" or not vm.recorder.counts:
             raise

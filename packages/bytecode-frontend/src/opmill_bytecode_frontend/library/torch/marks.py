@@ -17,7 +17,7 @@ from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
 from ...interpretation.optimizing import in_optimizer
-from ...interpretation.owners import compiles, installed
+from ...interpretation.owners import TORCH, compiles, installed, under_own_name
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import LITERALS, ConstantValue
 from ...values.sequence import TupleValue
@@ -42,7 +42,8 @@ def marked(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Va
     original = getattr(obj, "_torchdynamo_orig_callable", None)
     if compiles(obj):
         return compiled_here(vm, obj, *args, **kwargs)
-    if original is not None and type(obj) is types.FunctionType and callable(original):
+    own = type(obj) is types.FunctionType and obj.__code__.co_filename.startswith(TORCH)  # wrappers of the program's carry the mark, too
+    if original is not None and own and callable(original):
         return compiled_by_torch(vm, obj, original, args, kwargs)
     if not hasattr(rules, "_nonstrict_trace_callable_ids") or getattr(obj, "__module__", None) in HANDLED:  # whoever makes marks imports it
         return None
@@ -118,7 +119,7 @@ def plainly(vm: Interpreter, value: Value) -> object:
 def allowed(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value], nonstrict: bool) -> Value | None:
     """A call as one step of the graph. Where its arguments are nothing that stands in a graph, or it cannot do without real tensors, the
     function is read as others are."""
-    function = obj.__wrapped__ if nonstrict else obj
+    function = under_own_name(obj.__wrapped__ if nonstrict else obj)
     if not vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
         return read(vm, function, args, kwargs) if nonstrict else None
     try:
