@@ -1,12 +1,14 @@
 """What pytest is given, in the process of one of ``foreign_suites.py``, to run somebody else's tests plainly or compiled by opmill.
 
 The request is JSON in the environment variable ``OPMILL_FOREIGN``: ``how`` the tests are run (``HOWS``), opmill's ``backend``, the seconds
-one test may take (``limit``), the tests that are not to run (``skipped``), how many of the collected are wanted (``take``), and the file
+one test may take (``limit``), the suite's own ``compilers``, methods of tensors that it
+``missing``, the tests that are not to run (``skipped``), how many of the collected are wanted (``take``), and the file
 descriptor (``channel``) to which each test writes ``[kind, test, details]`` lines: that it starts, and what it came to.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -16,6 +18,7 @@ import signal
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +29,7 @@ HOWS = {
     "modules": "each outermost call of a torch.nn.Module is one of opmill.compile(module)",
     "tests": "each test's own function is compiled, and what it calls",
     "replaced": "torch.compile is opmill's",
+    "instead": "the compilers that the suite tests are opmill.compile (else: return what they are given)",
 }
 EXPECTED = ("Unsupported", "Raised", "NotYet")
 """Exceptions of a capture that found out what it may not do."""
@@ -56,9 +60,11 @@ class Told(logging.Handler):
 class Outcomes:
     """The plugin."""
 
-    def __init__(self, how: str, backend: str, limit: float, skipped: list[str], take: int, channel: int) -> None:
+    def __init__(
+        self, how: str, backend: str, limit: float, skipped: list[str], take: int, channel: int, compilers: list[str], missing: list[str]
+    ) -> None:
         self.how, self.backend, self.limit, self.skipped, self.take = how, backend, limit, set(skipped), take
-        self.channel = os.fdopen(channel, "w")
+        self.channel, self.compilers = os.fdopen(channel, "w"), compilers
         self.told = Told()
         self.kind, self.text, self.warned = "", "", [""]
         self.before: dict[str, float] = {}
@@ -147,6 +153,8 @@ class Outcomes:
         return compiled if function is test else types.MethodType(compiled, test.__self__)
 
     def begin(self) -> None:
+        if self.how != "instead":
+            self.stand_in(lambda function: function)
         if self.how == "plain":
             return
         import opmill
@@ -159,6 +167,16 @@ class Outcomes:
             torch.nn.Module.__call__ = compiling_calls(self.backend)
         elif self.how == "replaced":
             opmill.replace_torch_compile()
+        elif self.how == "instead":
+            self.stand_in(lambda function: opmill.compile(function, backend=self.backend))
+
+    def stand_in(self, compile: Callable[[Any], Any]) -> None:
+        """Puts ``compile`` in the place of the suite's own compilers, whatever options they are given; to what they are asked of
+        themselves (``module:name?``) the answer is yes."""
+        for each in self.compilers:
+            module, _, name = each.partition(":")
+            stands = (lambda *_: True) if name.endswith("?") else (lambda function, *_, **__: compile(function))
+            setattr(importlib.import_module(module), name.removesuffix("?"), stands)
 
 
 def seed() -> None:
@@ -217,9 +235,25 @@ def torchvision_imports() -> None:
 KEPT: list[torch.library.Library] = []
 
 
+def gone(*_: object) -> None:
+    raise NotImplementedError
+
+
+def missing_methods(names: list[str]) -> None:
+    """Methods of tensors that a library looks up while it is imported, and that torch no longer has."""
+    for name in names:
+        if not hasattr(torch.Tensor, name):
+            setattr(torch.Tensor, name, types.FunctionType(gone.__code__, globals(), name))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    torchvision_imports()
+    missing_methods(json.loads(os.environ["OPMILL_FOREIGN"]).pop("missing"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: Any) -> None:
-    torchvision_imports()
     outcomes = Outcomes(**json.loads(os.environ["OPMILL_FOREIGN"]))
     outcomes.begin()
     config.pluginmanager.register(outcomes, "opmill-foreign")

@@ -34,38 +34,70 @@ PASSED = "passed"
 
 @dataclass(frozen=True)
 class Suite:
-    """A distribution on PyPI with its version, where its tests are (in what it installs, or else in its source distribution),
-    what else it needs, and what its tests want to find in the environment."""
+    """A distribution on PyPI with its version, where its tests are (in what it installs, or else in its source distribution, where there
+    is one), what else it needs, what its tests want to find in the environment, its own compilers (``module:name``, for ``--how instead``;
+    with a ``?`` what they are asked whether they run), and methods of tensors that it names and torch no longer has."""
 
     version: str
     tests: str
     needs: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    sources: bool = True
+    compilers: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 SCIPY = ("scipy",)
+LEARNING = ("scikit-learn", "joblib", "threadpoolctl", "narwhals", *SCIPY)
+PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fonttools", "python-dateutil", "six")
 SUITES = {
+    "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
+    "array-api-compat": Suite("1.16.0", "array_api_compat/tests", sources=False),
     "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
+    "beartype": Suite("0.23.1", "beartype_test"),
     "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
     "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers", "catalogue")),
-    "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", *SCIPY)),
+    "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", "natsort", *SCIPY)),
+    "depyf": Suite("0.20.0", "tests", ("astor", "dill")),
     "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
+    "gpytorch": Suite("1.15.2", "test", ("linear_operator==0.6.1", "mpmath", "jaxtyping", "wadler-lindig", *LEARNING)),
+    "lightning-thunder": Suite(
+        "0.2.6",
+        "thunder/tests",
+        ("looseversion", "optree", "opt_einsum", "dill", "mpmath==1.3.0", "pytest-benchmark", "py-cpuinfo"),
+        sources=False,
+        compilers=(
+            "thunder.core.interpreter:interpret",
+            "thunder.core.interpreter:is_jitting_with_raise?",
+            "thunder.core.interpreter:is_jitting?",
+            "thunder:jit",
+        ),
+        missing=("align_as", "align_to", "has_names", "refine_names", "rename"),
+    ),
     "linear_operator": Suite("0.6.1", "test", ("mpmath", "jaxtyping", "wadler-lindig", *SCIPY)),
     "neuraloperator": Suite(
         "2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", "zencfg", "flaky", *SCIPY)
     ),
+    "nflows": Suite("0.14", "tests", ("torchtestcase", "tensorboard", *PLOTS)),
     "normflows": Suite("1.7.3", "normflows"),
     "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
     "optimum-quanto": Suite("0.2.7", "test", ("ninja",)),
+    "peft": Suite(
+        "0.21.2", "tests", ("parameterized", "datasets", "dill", "pyarrow", "pandas", "multiprocess", "xxhash", "aiohttp", *SCIPY)
+    ),
     "ptwt": Suite("1.0.1", "tests", ("PyWavelets", *SCIPY)),
     "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
-    "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("scikit-learn", "joblib", "threadpoolctl", *SCIPY)),
+    "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
+    "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
     "segmentation_models_pytorch": Suite("0.6.0", "tests"),
-    "skorch": Suite("1.4.0", "skorch/tests", ("scikit-learn", "joblib", "threadpoolctl", "tabulate", *SCIPY)),
+    "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
     "timm": Suite("1.0.31", "tests"),
+    "torch-pruning": Suite("1.6.1", "tests"),
+    "torchao": Suite("0.18.0", "test", ("parameterized",), sources=False),
+    "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "zuko": Suite("1.6.0", "tests"),
 }
 
@@ -110,16 +142,16 @@ class Prepared:
     folder: Path
     tests: Path
     path: tuple[Path, ...]
-    environment: Mapping[str, str]
+    suite: Suite
 
     @staticmethod
     def of(name: str, folder: Path) -> Prepared:
         suite = SUITES[name]
         requirement = f"{name}=={suite.version}"
-        source = sources(folder, requirement)
         installed = [fetched(folder, each) for each in (requirement, *suite.needs)]
+        source = sources(folder, requirement) if suite.sources else installed[0]
         inside = installed[0] / suite.tests  # tests that are installed are imported from there
-        return Prepared(source, inside if inside.exists() else source / suite.tests, (*installed, source), suite.environment)
+        return Prepared(source, inside if inside.exists() else source / suite.tests, (*installed, source), suite)
 
 
 # --- one process --------------------------------------------------------------------------------------------------------------------
@@ -131,14 +163,20 @@ def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, un
         empty = Path(folder) / "pytest.ini"
         empty.write_text("[pytest]\n")
         path = [*map(str, suite.path), os.environ.get("PYTHONPATH", ""), str(HERE)]
-        environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.environment}
+        environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.suite.environment}
         environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "1"}
         options = ["-q", "-p", "foreign_plugin", "-p", "no:cacheprovider", "-c", str(empty), f"--rootdir={suite.folder}"]
         options += ["--continue-on-collection-errors", "-k", arguments.tests]
 
         def start(write: int) -> tuple[list[str], dict[str, str]]:
             request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
-            request |= {"skipped": sorted(skipped), "take": arguments.take, "channel": write}
+            request |= {
+                "skipped": sorted(skipped),
+                "take": arguments.take,
+                "channel": write,
+                "compilers": suite.suite.compilers,
+                "missing": suite.suite.missing,
+            }
             command = [sys.executable, "-m", "pytest", *options, str(suite.tests)]
             return command, {**environment, "OPMILL_FOREIGN": json.dumps(request)}
 
