@@ -188,3 +188,31 @@ def test_arrays_of_before_the_call_may_change():
     assert compiled(np.arange(6)).tolist() == [2, 3, 4, 5]
     edges[1] = 4
     assert compiled(np.arange(6)).tolist() == [4, 5]
+
+
+def test_texts_of_integers_that_the_program_made_stay_in_the_graph():
+    def program(x):
+        sizes = np.asarray(x.shape).flatten()
+        return " ".join([str(i) for i in sizes]), f"{np.array([1, 2]).cumsum()[1]:03d}", str(np.array([True, False])[0]), x * 2
+
+    graphs = []
+    compiled = capture(program, lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)
+    for n in (2, 3):
+        x = torch.ones(n, 4)
+        assert compiled(x)[:3] == program(x)[:3]
+    assert graphs
+
+
+def test_texts_of_what_was_written_or_given_are_those_of_each_call():
+    def written(x, k):
+        numbers = np.zeros(2, dtype=np.int64)
+        numbers[0] = k
+        return str(numbers[0]), f"{numbers[1]}", x * 2
+
+    def given(x, k):
+        return str(np.asarray(k) + 1), str(np.arange(3)[k]), x * 2
+
+    for program in (written, given):
+        compiled = capture(program, "eager")
+        for k in (0, 1, 2, 1):
+            assert compiled(torch.ones(2), k)[:2] == program(torch.ones(2), k)[:2]

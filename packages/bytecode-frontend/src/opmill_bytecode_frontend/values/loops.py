@@ -20,14 +20,11 @@ class MovedIterator(ExternalIterator):
     is one of those that another was made of, which moves it."""
 
     inner = False
+    taken = 0
+    finished = False
+    effect: Any = None
 
-    def __init__(self, obj: Any, source: Any) -> None:
-        super().__init__(obj, source)
-        self.taken = 0
-        self.finished = False
-        self.effect: Any = None
-
-    def moves(self, vm: Machine, by: Callable[[Any, int], None]) -> None:
+    def moves(self, vm: Machine, by: Callable[[Iterator[object], int], None]) -> None:
         """It goes on before anything else changes, as ``by`` does that."""
         effects, before = vm.effects, self.effect
         self.effect = by, [self, ConstantValue(self.taken + self.finished)], {}
@@ -52,10 +49,8 @@ def is_ahead(item: object) -> bool:
 class LoopIterator(MovedIterator):
     """That of a loop which a graph ended in: over a list, a tuple, the keys, values or items of a dict."""
 
-    def __init__(self, obj: Any, source: Any) -> None:
-        super().__init__(obj, source)
-        self.over: object = None
-        """What it goes over, once it was asked for an item."""
+    over: object = None
+    """What it goes over, once it was asked for an item."""
 
     def next(self, vm: Machine) -> Value:
         return looked_at(vm, self.unread(vm))
@@ -107,12 +102,12 @@ class ComposedIterator(MovedIterator):
             return self.refused(vm)
         item = self.take(vm)
         self.moves(vm, move_parts if type(self.obj) is map else move)
-        return item
+        return looked_at(vm, item)
 
     def refused(self, vm: Machine) -> Value:
         return super().next(vm)
 
-    def take(self, vm: Machine) -> Value:
+    def take(self, vm: Machine) -> Value | Lazy:
         """The next item, or STOP."""
         if self.parts is None:
             self.parts = self.taken_apart(vm)

@@ -17,6 +17,7 @@ from opmill_guards.source import Pinned
 
 from ...breaks.returning import Made
 from ...interpretation.owners import exempt
+from ...values.arrays import ArrayValue
 from ...values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
 from ...values.classes import ClassValue, ModuleObject, SuperValue
 from ...values.constant import ConstantValue, is_none
@@ -31,6 +32,7 @@ from ...values.sets import operand
 from ...values.tensor import TensorValue
 from ..dispatch import fold, is_torch, lookup
 from ..numpy.calls import computes_arrays
+from ..numpy.sizes import known_integer
 from ..registry import handles
 from .class_bodies import made_by_function
 from .groups import checked_group
@@ -438,6 +440,8 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
     """``str`` or ``repr`` of a value (``name``: the method), by the program's own methods where there are any."""
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if name == "__str__" and isinstance(value, ArrayValue) and (known := known_integer(vm, value)) is not None:
+        return ConstantValue(str(known))
     if isinstance(value, TupleValue):
         asked = "__repr__" if value.written_method(name)[1] is None else name
         if value.written_method(asked)[1] is not None:
@@ -493,6 +497,8 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if isinstance(value, ArrayValue) and (known := known_integer(vm, value)) is not None:
+        value = ConstantValue(known)
     return fold(vm, format, [value, spec], {})
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -138,6 +138,21 @@ def is_fixed(vm: Interpreter, array: ArrayValue) -> bool:
     return all(used.isdisjoint(behind(node)) for node in writing)
 
 
+def known_integer(vm: Interpreter, array: ArrayValue) -> int | bool | None:
+    """The number that it is, where the program makes it of constants and its text is that of a number of Python's."""
+    if not array.is_number or array.like.dtype.kind not in "iub" or array.inner.fake.numel() != 1 or not is_fixed(vm, array):
+        return None
+    found: dict[torch.fx.Node, Any] = {each.node: each.obj for each in vm.recorder.inputs if each.node is not None}
+    used = behind(array.inner.node)
+    with torch._C._DisableTorchDispatch():
+        for node in vm.recorder.graph.nodes:
+            if node in used and node not in found:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
+                function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+                found[node] = function(*args, **kwargs)
+    return cast("int | bool", found[array.inner.node].item()) if array.inner.node in found else None
+
+
 def behind(node: torch.fx.Node) -> set[torch.fx.Node]:
     """A node, and all that it is computed from."""
     seen, todo = {node}, [node]
@@ -164,4 +179,4 @@ def shared(want: object, given: Sequence[object]) -> list[bool]:
     return [isinstance(w, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(w, a) for w in results for a in given]
 
 
-__all__ = ["Sizes", "assume", "at", "changing", "flattened", "is_fixed", "other_like", "settled"]
+__all__ = ["Sizes", "assume", "at", "changing", "flattened", "is_fixed", "known_integer", "other_like", "settled"]
