@@ -308,6 +308,37 @@ def an_argument(x: torch.Tensor) -> torch.Tensor:
     return x + dist.get_rank()
 
 
+def embedded(how: str) -> str:
+    """Of an embedding each process has some rows. Until it is summed, the placement of its result has a mask: no graph gives that, and no
+    fake one is left to eager's calls."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh(DEVICE.type, (dist.get_world_size(),))
+
+    def summed(x: Any) -> torch.Tensor:
+        return x.redistribute(mesh, [Replicate()]).to_local()
+
+    def program(tokens: torch.Tensor, table: Any) -> Any:
+        found = F.embedding(DTensor.from_local(tokens, mesh, [Replicate()], run_check=False), table)
+        if how == "a break":
+            print(end="")
+        if how == "an error":
+            raise ValueError(str(tokens.shape))
+        return found if how == "unsummed" else summed(found) * 2
+
+    torch.manual_seed(0)
+    table, tokens = distribute_tensor(torch.randn(9, 4).to(DEVICE), mesh, [Shard(0)]), torch.randint(0, 9, (3, 5)).to(DEVICE)
+    compiled, said = opmill.compile(program), []
+    for run in (program, compiled, compiled, program):
+        try:
+            result = run(tokens, table)
+            said.append(str((summed(result) if how == "unsummed" else result).tolist()))
+        except (ValueError, RuntimeError) as error:
+            said.append(str(error))
+    return "" if len(set(said)) == 1 else f"{said[0]} and {set(said[1:])}"
+
+
 def sharded() -> str:
     """FSDP: parameters are there only while they are used."""
     from torch.distributed.fsdp import fully_shard
@@ -340,6 +371,7 @@ PROGRAMS: dict[str, Any] = {
     "an argument": lambda: agree(an_argument, 1, True),
     **{call.__name__: partial(same_gradients, call) for call in COLLECTIVES},
     "later, in another graph": lambda: same_gradients(later_still, 3),
+    **{f"embedding, {how}": partial(embedded, how) for how in ("summed", "a break", "unsummed", "an error")},
     "fsdp": sharded,
 }
 

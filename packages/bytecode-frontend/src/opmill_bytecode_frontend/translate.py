@@ -34,7 +34,7 @@ from .effects.lifetimes import refuse_dropping
 from .entry.limits import FINAL
 from .entry.varying import Varying
 from .errors import Unsupported
-from .graph.class_state import assumed
+from .graph.class_state import masks_of
 from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
@@ -137,7 +137,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
     assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
-    for guard in assumed(vm.recorder.wrappers):
+    for guard in vm.recorder.wrappers.assumed():
         vm.guard(guard)
     apart: list[Guard] = [*guard_shared(vm), *kept_apart(vm)]
     guards = list(vm.guards.values())
@@ -253,6 +253,11 @@ def end(
     watched = watch(vm, r)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
+    if any(mask.data is not None for value in r.outputs if isinstance(value, TensorValue) for mask in masks_of(value.fake)):
+        raise Unsupported(
+            "FE051", "a result of an embedding over a mesh that is not summed yet", "what the sum leaves out stands beside it"
+        )
+    vm.recorder.wrappers.forget_masks()
     return Ended(vm, r, last, result if r.only_reads() and len(r.body) == of_result and not (vm.effects.asked or watched) else None)
 
 
@@ -430,6 +435,7 @@ def translate(
         return translation
     finally:
         for vm in attempts:
+            vm.recorder.wrappers.forget_masks()
             vm.let_go()
         if context is not None:
             context.attempts = []
@@ -473,6 +479,7 @@ def once(
             result, root = interpret(vm, fn, bound)
             return vm, end(fn, vm, lambda r: [f"return {r.expr(result)}"], root, result)
     except Unsupported as exc:
+        vm.recorder.wrappers.forget_masks()
         if not exc.where and vm.trace:  # what leaves the captured code, when all of it has been read
             note_place(exc, *vm.trace[-1])
         if context is None or not context.may_break or not vm.trace or exc.asked:
@@ -482,6 +489,7 @@ def once(
             raise
         return prefix(fn, bound, options, context, attempts, exc.place if exc.place is not None else vm.trace[-1][0].place, exc)
     except Raised as raised:
+        vm.recorder.wrappers.forget_masks()
         origin = vm.origins.get(id(raised.value))
         if context is None or origin is None:
             raise
@@ -541,6 +549,7 @@ def prefix(
                     pass
                 return vm, end(fn, vm, functools.partial(graph_break.statements, graph_break.stack_of(vm), context))
         except (Unsupported, Raised) as exc:
+            vm.recorder.wrappers.forget_masks()
             if isinstance(exc, Unsupported) and exc.whole:
                 raise
             reason.__context__ = without_frames(exc)

@@ -12,9 +12,11 @@ import functools
 import types
 from collections.abc import Iterator
 from types import CodeType
+from typing import Protocol
 
 import torch
 
+from opmill_fake_tensors import FakeTensor
 from opmill_guards.constants import is_constant
 from opmill_guards.guard import DictKeys, Equals, Is, Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
@@ -24,32 +26,62 @@ from ..interpretation.owners import installed, is_users
 Guard = Equals | Is | Predicate | DictKeys
 Met = dict[type, list[tuple[Guard, object]]]
 """What classes that were met read."""
+
+
+class Masks(Protocol):
+    """A buffer of masks, of a class that is private to torch."""
+
+    data: torch.Tensor | None
+    refcount: int
+
+
 MOST_ITEMS = 1000
 MOST_FUNCTIONS = 200
 OF_DISPATCHERS = ("_allow_implicit_replication", "_custom_op_handlers")
 """What context managers of ``torch.distributed.tensor`` change: what operators on DTensors do."""
 
 
-def meet(known: Met, cls: type) -> bool:
-    """Notes what ``cls`` reads, if it is not in ``known``: guards, and what is looked at by them. True."""
-    if cls not in known:
-        known[cls] = list(_Reads(cls).found())
-    return True
+class Wrappers:
+    """The classes that a capture has met, and what they read: guards, and what is looked at by them."""
+
+    def __init__(self) -> None:
+        self.classes: Met = {}
+        self.masks: list[Masks] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.classes)
+
+    def meet(self, tensor: torch.Tensor) -> bool:
+        """Notes what its class reads, if that is not known. True."""
+        if type(tensor) not in self.classes:
+            self.classes[type(tensor)] = list(_Reads(type(tensor)).found())
+        self.masks += masks_of(tensor)
+        return True
+
+    def forget_masks(self) -> None:
+        """Placements outlive a capture, which leaves no fakes in them."""
+        for mask in self.masks:
+            if type(mask.data) is FakeTensor:
+                mask.data, mask.refcount = None, 0
+
+    def assumed(self) -> Iterator[Guard]:
+        """The guards that hold at the end of a capture."""
+        for reads in self.classes.values():
+            for guard, owner in reads:
+                now = _now(guard.source, owner)
+                if isinstance(guard, Predicate):
+                    kept = guard.function(now)
+                elif isinstance(guard, DictKeys):
+                    kept = _keys(now) == guard.keys
+                else:
+                    kept = now is (guard.value if isinstance(guard, Equals) else guard.object)
+                if kept:
+                    yield guard
 
 
-def assumed(known: Met) -> Iterator[Guard]:
-    """The guards that hold at the end of a capture."""
-    for reads in known.values():
-        for guard, owner in reads:
-            now = _now(guard.source, owner)
-            if isinstance(guard, Predicate):
-                kept = guard.function(now)
-            elif isinstance(guard, DictKeys):
-                kept = _keys(now) == guard.keys
-            else:
-                kept = now is (guard.value if isinstance(guard, Equals) else guard.object)
-            if kept:
-                yield guard
+def masks_of(tensor: torch.Tensor) -> list[Masks]:
+    """What an embedding over a mesh leaves in the placements of its result for the sum that follows: no graph gives that."""
+    return [p.mask_buffer for p in getattr(tensor, "placements", ()) if hasattr(p, "mask_buffer")]
 
 
 class _Reads:
@@ -164,4 +196,4 @@ def _now(source: Source, owner: object) -> object:
     return (owner if type(owner) is dict else vars(owner)).get(source.key, owner)
 
 
-__all__ = ["assumed", "meet"]
+__all__ = ["Wrappers", "masks_of"]

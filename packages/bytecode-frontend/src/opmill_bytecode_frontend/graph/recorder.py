@@ -37,7 +37,7 @@ from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .class_state import Met, meet
+from .class_state import Wrappers
 from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
@@ -128,7 +128,7 @@ class Recorder:
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
         self.overriding = False
         """Whether there are tensors whose classes are asked what torch's functions mean."""
-        self.wrappers: Met = {}  # classes of tensors that take operators apart
+        self.wrappers = Wrappers()
         self.inside: list[tuple[torch.Tensor, object]] = []
         """Tensors inside of those among the inputs, and where they are found."""
         self.overrides_off = 0
@@ -533,7 +533,7 @@ class Recorder:
             if known is not None and (known.fake is result or (known.given is not None and known.given.plain.fake is result)):
                 self.note_written(vm, result)
                 return known
-            wrapped = takes_operators(type(result)) and meet(self.wrappers, type(result))
+            wrapped = takes_operators(type(result)) and self.wrappers.meet(result)
             if not isinstance(result, FakeTensor) and not wrapped and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
             value = TensorValue(result, node, type(result) if wrapped else torch.Tensor)

@@ -15,7 +15,6 @@ from opmill_fake_tensors.wrappers import same_context, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
-from ..graph.class_state import meet
 from ..interpretation.owners import installed
 from .base import MISSING, Machine, Value, find_in_mro
 from .immutable import SETTLED
@@ -82,7 +81,7 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
     """Assumes of a wrapper its context and the looks of the tensors inside."""
     names, context = obj.__tensor_flatten__()
     names, cls = tuple(names), type(obj)
-    meet(vm.recorder.wrappers, cls)
+    vm.recorder.wrappers.meet(obj)
     tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
     things = {name: getattr(obj, name) for name in names if name not in tensors}
     alone = is_jagged(cls)  # what is inside has other sizes than the tensor
