@@ -295,13 +295,10 @@ class Recorder:
         previous = self.inputs[-1].node if self.inputs else None
         first = next(iter(self.main.nodes), None)
         self.inputs.append(value)
-        if previous is not None:
-            with self.main.inserting_after(previous):
-                return self.main.placeholder(name)
-        if first is not None:
-            with self.main.inserting_before(first):
-                return self.main.placeholder(name)
-        return self.main.placeholder(name)
+        if first is None:
+            return self.main.placeholder(name)
+        with self.main.inserting_before(first) if previous is None else self.main.inserting_after(previous):
+            return self.main.placeholder(name)
 
     def is_operand(self, value: Value) -> bool:
         if type(value) in (FloatNumber, LateFloat):
