@@ -33,7 +33,7 @@ from .exchanges.waiting import watching
 from .freezing.copies import FrozenCopies
 from .freezing.weights import Weights
 from .generator.protocol import GROUP, KernelGenerator
-from .layout import Layout, target_positions
+from .layout import Layout, positions
 from .options import GraphOptions as GraphOptions
 from .pipeline import NAMES, PIPELINE, UNCOMPILED, Observer, run
 from .planning.assumptions import Assumed, assume, fits
@@ -329,7 +329,7 @@ def _training_graph(
     of."""
     define_for(plans)
     forward, *backwards = (binder(plan, held if plan is plans[0] else [], store) for plan in plans)
-    staged = [StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device)] if layout.stages else []
+    staged = [StagedBackward(layout.stages, backwards, positions(layout, layout.targets), plans[-1].device)] if layout.stages else []
     return TrainingGraph(layout, forward, staged or backwards, known, gm)
 
 

@@ -80,10 +80,6 @@ class Layout(msgspec.Struct, frozen=True):
     grown: tuple[tuple[str, int], ...] = ()
     linear: tuple[bool, ...] = ()
 
-    def becoming(self) -> Iterator[tuple[int, str, int]]:
-        """Of each of ``grown``: the output that it becomes, and where it is found."""
-        return ((k, *place) for k, place in enumerate(self.grown, self.outputs - len(self.grown)))
-
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = (), silent: tuple[int, ...] = ()) -> Layout:
     """The layout of a partitioned graph; ``held`` names all held values that either half or autograd needs, in order."""
@@ -167,6 +163,6 @@ def held_names(joint: Joint, *graphs: AtenGraph) -> tuple[list[str], list[torch.
     return names, [tensors[name] for name in names]
 
 
-def target_positions(layout: Layout) -> list[int]:
-    """Where each gradient's tensor stands among the inputs and held tensors."""
-    return [k + (layout.inputs if kind == "held" else 0) for kind, k in layout.targets]
+def positions(layout: Layout, places: Sequence[tuple[str, int]]) -> list[int]:
+    """Where tensors stand among the inputs and held tensors."""
+    return [k + (layout.inputs if kind == "held" else 0) for kind, k in places]

@@ -20,7 +20,7 @@ from .layout import Layout as Layout
 from .layout import Part, Tangent
 from .layout import held_names as held_names
 from .layout import layout_of as layout_of
-from .layout import target_positions as target_positions
+from .layout import positions as positions
 from .staged import StagedBackward
 
 Executable = Callable[..., Sequence[Any]]
@@ -32,7 +32,7 @@ class TrainingGraph:
     differentiated. ``native``: what does the same as a call, with no Python between autograd and the plans; None where there is more to
     do."""
 
-    __slots__ = ("behind", "forward", "held", "layout", "module", "native", "saved_inputs")
+    __slots__ = ("becoming", "behind", "forward", "grown", "held", "layout", "module", "native", "saved_inputs", "written")
 
     def __init__(
         self,
@@ -50,6 +50,8 @@ class TrainingGraph:
         self.behind = [_Behind(self, part, None if part.spent else next(plans)) for part in parts]
         if layout.silent:
             self.behind[0].usual = next(plans)
+        self.written, self.grown = positions(layout, layout.written), positions(layout, layout.grown)
+        self.becoming = list(enumerate(self.grown, layout.outputs - len(self.grown)))
         self.native = _natively(self) if _is_simple(layout) else None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
@@ -59,11 +61,11 @@ class TrainingGraph:
         """A call that needs no native code."""
         layout = self.layout
         outputs: list[Any] = []
-        written = [(inputs if kind == "input" else self.held)[k] for kind, k in layout.written]
-        grown = [(inputs if kind == "input" else self.held)[k] for kind, k in layout.grown]
-        if not (all(map(may_write, written)) and all(map(may_grow, grown))):
+        tensors = (*inputs, *self.held)
+        grown = [tensors[k] for k in self.grown]
+        if not (all(may_write(tensors[k]) for k in self.written) and all(map(may_grow, grown))):
             return cast("Sequence[Any]", self.module.forward(*inputs))  # which refuses as eager does
-        call = _Call(self, (*inputs, *self.held), outputs, [as_before(*each) for each in zip(grown, layout.linear, strict=True)])
+        call = _Call(self, tensors, outputs, [as_before(*each) for each in zip(grown, layout.linear, strict=True)])
         for behind in self.behind:
             returned = _applied(behind, call, behind.connected(call.tensors))
             for k, output in zip(behind.outputs, returned, strict=True):
@@ -114,7 +116,7 @@ class _Behind:
         self.tangents = [layout.tangents[k] for k in part.tangents]
         self.dtypes: list[torch.dtype] = [getattr(torch, tangent.dtype) for tangent in self.tangents]
         self.outputs = [t.output for t in self.tangents]
-        owners = target_positions(layout)
+        owners = positions(layout, layout.targets)
         self.owners = [owners[k] for k in part.gradients]
         self.reach = [[part.tangents.index(t) for t in layout.reach[k]] for k in part.gradients]
         self.saved = [layout.saved[k] for k in part.saved]
@@ -161,8 +163,8 @@ class _Call:
         told: dict[str, Sequence[Any]] = {"input": tensors, "held": graph.held}
         before = [_version(told[kind][k]) for kind, k in layout.written]
         outputs += graph.forward(*inputs)
-        for k, kind, number in layout.becoming():
-            outputs[k] = told[kind][number].detach()
+        for k, number in graph.becoming:
+            outputs[k] = tensors[number].detach()
         for k, output in enumerate(outputs[: layout.outputs]):
             if (
                 isinstance(output, torch.Tensor) and output._is_view()
