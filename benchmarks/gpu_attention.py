@@ -99,6 +99,8 @@ SPEED = {
     "alibi 4k d64": Case("alibi", "causal", heads=16, own=16, **_4k),
     "documents 16k d64": Case(mask="documents", heads=16, own=16, **_16k),
     "window 16k d128": Case(mask="window", width=128, heads=16, own=4, **_16k),
+    "window 16k d64": Case(mask="window", heads=16, own=16, **_16k),
+    "documents 16k d128": Case(mask="documents", width=128, heads=16, own=16, **_16k),
     "cap 4k d128": Case("cap", "causal", width=128, heads=16, own=16, **_4k),
     "causal 4k d128": Case(mask="causal", width=128, heads=16, own=16, **_4k),
     "causal 16k d64": Case(mask="causal", heads=16, own=16, **_16k),
