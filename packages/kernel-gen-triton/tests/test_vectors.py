@@ -28,34 +28,58 @@ nest i0<16
     let v3 = cast.bfloat16(v2)
     set b3[i0] = v3
 """
+TWO = """kernel gated()
+  in b0: float32[1024]
+  in b1: bfloat16[1024]
+  in b2: bfloat16[16384] early
+  in b3: bfloat16[16384] early
+  out b4: bfloat16[16]
+nest i0<16
+  phase j0<1024
+    sum v0: float32 = mul(b0[j0], b0[j0])
+  phase
+    let v1 = rsqrt(add(div(v0, float32(1024.0)), float32(1e-06)))
+  phase j0<1024
+    sum v2: float32 = mul(mul(cast.float32(b1[j0]), mul(b0[j0], v1)), cast.float32(b2[1024*i0 + j0]))
+    sum v3: float32 = mul(mul(cast.float32(b1[j0]), mul(b0[j0], v1)), cast.float32(b3[1024*i0 + j0]))
+  phase
+    let v4 = cast.bfloat16(mul(v2, v3))
+    set b4[i0] = v4
+"""
 FEW = replace(DEFAULT, processors=1)
 """A device that sixteen rows are many for."""
 
 
 @pytest.mark.parametrize(
-    ("budget", "found"),
+    ("text", "budget", "matrices", "sums"),
     [
-        (DEFAULT, ["b2", "gdc_wait", "b0", "b1", "tl.sum", "tl.sum"]),
-        (FEW, ["b2", "b2", "gdc_wait", "b0", "b1", "tl.sum", "tl.sum", "tl.sum"]),
+        (NORMED, DEFAULT, ["b2"], 2),
+        (NORMED, FEW, ["b2"] * 4, 5),
+        (TWO, DEFAULT, ["b2", "b3"], 3),
+        (TWO, FEW, ["b2", "b3"] * 2, 5),
     ],
 )
-def test_the_matrix_is_read_first_and_the_vector_is_summed_once(budget, found) -> None:
-    [[function]] = kernel_text(parse(NORMED), budget).functions
-    assert re.findall(r"gdc_wait|tl.sum|(?<=load\()b\d", function.text.partition("@triton.jit")[2]) == found
+def test_matrices_are_read_first_and_the_vector_is_summed_once(text, budget, matrices, sums) -> None:
+    [[function]] = kernel_text(parse(text), budget).functions
+    found = re.findall(r"gdc_wait|tl.sum|(?<=load\()b\d", function.text.partition("@triton.jit")[2])
+    vectors = len(matrices) + 1, len(matrices) + 3
+    assert found[: vectors[0]] == [*matrices, "gdc_wait"] and sorted(found[slice(*vectors)]) == ["b0", "b1"]
+    assert found[vectors[1] :] == ["tl.sum"] * sums
 
 
 @pytest.mark.triton
 @pytest.mark.parametrize("budget", [DEFAULT, FEW])
-def test_gives_what_a_norm_and_a_product_do(budget) -> None:
+@pytest.mark.parametrize("text", [NORMED, TWO])
+def test_gives_what_a_norm_and_a_product_do(text, budget) -> None:
     if not interpreting():
         pytest.skip("needs the interpreter")
-    kernel = parse(NORMED)
+    kernel = parse(text)
     torch.manual_seed(0)
-    buffers = {b.name: torch.randn(b.numel.constant).bfloat16() for b in kernel.buffers}
-    x, weight, matrix = (buffers[f"b{k}"].double() for k in range(3))
+    buffers = {b.name: torch.randn(b.numel.constant).to(getattr(torch, b.dtype)) for b in kernel.buffers}
+    x, weight, *matrices, out = (b.double() for b in buffers.values())
     assert not run(kernel, buffers, budget=budget)
-    want = matrix.view(16, 1024) @ (F.rms_norm(x, (1024,), eps=1e-6) * weight)
-    torch.testing.assert_close(buffers["b3"].double(), want, rtol=8e-3, atol=1e-2)
+    products = [m.view(16, 1024) @ (F.rms_norm(x, (1024,), eps=1e-6) * weight) for m in matrices]
+    torch.testing.assert_close(list(buffers.values())[-1].double(), torch.stack(products).prod(0), rtol=8e-3, atol=1e-2)
 
 
 @pytest.mark.triton
