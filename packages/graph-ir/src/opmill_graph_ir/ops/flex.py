@@ -277,8 +277,8 @@ def _by_queries_and_keys(node: Node, blocks: Sequence[View]) -> tuple[Sequence[V
 @ROWS.lowers("attention")
 def _attention(ctx: Context, node: Node, query: View, key: View, value: View, others: list[View], blocks: list[View]) -> list[None]:
     tensors = {"query": query, "key": key, "value": value}
-    blocks, _ = _by_queries_and_keys(node, blocks)
-    _kernel(ctx, node, "forward", tensors, others, blocks, dict(zip(("output", "sums", "largest"), node.results, strict=True)))
+    by_queries, _ = _by_queries_and_keys(node, blocks)
+    _kernel(ctx, node, "forward", tensors, others, by_queries, dict(zip(("output", "sums", "largest"), node.results, strict=True)))
     return [None] * 3
 
 

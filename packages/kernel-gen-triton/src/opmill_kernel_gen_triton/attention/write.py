@@ -36,8 +36,9 @@ def attention_text(kernel: LoopKernel, budget: Budget, *, precise: bool) -> Func
 class _Writer:
     def __init__(self, kernel: LoopKernel, found: Attention, budget: Budget, precise: bool) -> None:
         extents = {"i": found.queries, "j": found.keys, "h": found.heads, "b": found.batch}
-        score, slope = (f and with_places_apart(f, extents) for f in (found.score, found.slope))
-        self.kernel, self.found, self.precise = kernel, replace(found, score=score, slope=slope), precise
+        slope = None if found.slope is None else with_places_apart(found.slope, extents)
+        self.kernel, self.precise = kernel, precise
+        self.found = replace(found, score=with_places_apart(found.score, extents), slope=slope)
         self.shape = shape_of(found, budget)
         self.wide = any((b.numel.constant or 0) >= _LARGE for b in kernel.buffers)
         self.operands = dict(found.operands)
