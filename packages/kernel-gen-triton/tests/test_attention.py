@@ -17,6 +17,8 @@ from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.spec import complaints
 from opmill_graph_ir.loops.text import parse, show
 from opmill_graph_ir.ops.flex import with_attention_by_kernels
+from opmill_kernel_gen_triton.attention.shape import shape_of
+from opmill_kernel_gen_triton.budget import DEFAULT, AttentionShape
 from opmill_kernel_gen_triton.debug import compiled_for_gpu, on_gpu, run
 
 pytestmark = pytest.mark.triton
@@ -171,6 +173,21 @@ def test_kernels_are_what_they_say(score, mask) -> None:
         for b in kernel.buffers:
             if b.role == "out":
                 close(memory[b.name], wide[b.name], torch.float32)
+
+
+def test_large_tiles_are_for_masks_that_end_on_one_side() -> None:
+    def tiles(score: str, mask: str) -> list[AttentionShape]:
+        given = tensors(torch.bfloat16, 2, 2, 512, 512, 128, 128, requires_grad=True)
+        graph = on_gpu(capture_joint(program(score, mask, 0.3, 2), given).graph)
+        kernels = attending(scheduled(with_attention_by_kernels(graph))[1].kernels())
+        return [shape_of(k.attention, DEFAULT) for k in kernels]
+
+    causal, window, changed, documents = (
+        tiles(*case) for case in (("plain", "causal"), ("plain", "window"), ("capped", "causal"), ("plain", "documents"))
+    )
+    assert len(causal) == 3 and [s.steps for s in causal[:2]] == [128, 128]
+    for others in (window, changed, documents):
+        assert all(a.rows * a.steps < b.rows * b.steps for a, b in zip(others[:2], causal[:2], strict=True))
 
 
 def test_symbolic_sizes_are_those_of_the_call() -> None:
