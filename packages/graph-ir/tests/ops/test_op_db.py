@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -91,6 +91,17 @@ OPS = (
 ).split()
 
 
+def in_float64(gm: torch.fx.GraphModule, tensors: list[torch.Tensor]) -> Any:
+    return gm(*[t.double() if t.is_floating_point() else t.clone() for t in tensors])
+
+
+def nearer(got: torch.Tensor, eager: torch.Tensor, exact: Callable[[], torch.Tensor]) -> bool:
+    """Whether what eager rounds on the way (batch norm of torch 2.11) is rounded less here; asked only where the two differ."""
+    if not got.numel() or torch.allclose(got, eager, rtol=1.6e-2, atol=1.6e-2, equal_nan=True):
+        return False
+    return bool((got - exact()).abs().max() <= (eager - exact()).abs().max())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", OPS)
 def test_as_eager(name: str, dtype: torch.dtype) -> None:
@@ -105,10 +116,12 @@ def test_as_eager(name: str, dtype: torch.dtype) -> None:
                 got, _ = compiled(gm, tensors)
             except (GraphError, FakeTensorError):
                 continue  # a clean refusal: eager runs
-            for e, g in zip(expected, got, strict=True):
+            for i, (e, g) in enumerate(zip(expected, got, strict=True)):
                 if isinstance(e, torch.Tensor):
                     assert (g.shape, g.dtype) == (e.shape, e.dtype)
                     assert not e.numel() or all(n == 1 or a == b for n, a, b in zip(e.shape, e.stride(), g.stride(), strict=True))
+                    if dtype is torch.bfloat16 and e.is_floating_point() and nearer(g, e, lambda i=i: in_float64(gm, tensors)[i]):
+                        continue
                     loose = {"rtol": 1.6e-2, "atol": 1.6e-2} if dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
                     torch.testing.assert_close(g, e, equal_nan=True, **(loose if e.is_floating_point() else {"rtol": 0, "atol": 0}))
 
