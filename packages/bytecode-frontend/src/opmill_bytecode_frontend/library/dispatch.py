@@ -238,9 +238,9 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
     if handler is None:
         handler = NAMED.get(f"{module}.{name}")
     if handler is not None:
-        return handler(vm, *args, **kwargs)
+        return apply(vm, handler, name, args, kwargs)
     if f"{module}.{name}" in NAMED_WITH_FUNCTION:
-        return NAMED_WITH_FUNCTION[f"{module}.{name}"](vm, fn, *args, **kwargs)
+        return apply(vm, NAMED_WITH_FUNCTION[f"{module}.{name}"], name, [cast(Value, fn), *args], kwargs)
     if f"{module}.{name}" in DOING:
         vm.unsupported("FE010", f"call of {module}.{name}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
