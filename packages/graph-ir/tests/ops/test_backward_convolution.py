@@ -22,6 +22,16 @@ CASES = {  # options of the convolution, input, the gradients that are torch's
     "with what no window covers": ({"kernel_size": 3, "stride": 3}, torch.randn(2, 6, 11, 12), "images"),
     "steps and spread": ({"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 1}, torch.randn(2, 6, 13, 12), "images"),
     "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), "none"),
+    "large, channels last already": (
+        {"kernel_size": 3, "padding": 1},
+        torch.randn(2, 6, 60, 50).contiguous(memory_format=torch.channels_last),
+        "all",
+    ),
+    "large, channels last already, a large window": (
+        {"kernel_size": 5, "padding": 2},
+        torch.randn(2, 6, 60, 50).contiguous(memory_format=torch.channels_last),
+        "none",
+    ),
     "points": ({"kernel_size": 1, "groups": 1}, torch.randn(3, 6, 5, 7), "none"),
     "points of one image": ({"kernel_size": 1, "groups": 1, "bias": False}, torch.randn(1, 6, 5, 7), "none"),
     "points, channels last": (

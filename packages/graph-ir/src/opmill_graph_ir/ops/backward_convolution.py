@@ -2,16 +2,18 @@
 
 The gradient of the images is a convolution of the result's gradient with the weights turned round, where windows move by one; that of the
 weights is a correlation of the two. Torch's kernels for channels as they lie take ten times as long; those for channels last are slower by
-more than laying out anew what lies so takes."""
+more than laying out anew what lies so takes, but for large images and windows of few points."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from opmill_runtime_cache.devices.registry import traits_of
 
+from ..capture.channels_last import strides_of
 from ..capture.graph import Meta, Node, Size
 from ..loops.index import index
 from ..loops.ir import Reduction, Ref
@@ -26,6 +28,10 @@ from .pooling import many, window
 from .records import Rows
 
 ROWS = Rows()
+_FEW_TAPS = 9
+"""Points of a window up to which torch's kernels for channels last are the quicker ones,"""
+_MANY_ELEMENTS = 1 << 15
+"""and elements of the images from which on."""
 
 
 @ROWS.lowers("convolution_backward", own_memory=True)
@@ -47,7 +53,7 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
             *gradients_of_points(ctx, node, gradient, x, weight),
             _of_bias(ctx, bias, gradient) if bias in ctx.used and bias is not None else None,
         ]
-    if not apart:
+    if not apart or (len(weight.sizes) == 4 and math.prod(kernel) <= _FEW_TAPS and _are_large_and_last(ctx, node)):
         return NotImplemented
     around = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
     if min(around) < 0:
@@ -68,6 +74,14 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     if names[2] is not None:
         views[2] = _of_bias(ctx, names[2], gradient)
     return views
+
+
+def _are_large_and_last(ctx: Context, node: Node) -> bool:
+    """Whether the gradient and the images lie channels last, in float32, as the program has them, and are many elements."""
+    metas = [ctx.metas[a.name] for a in node.args[:2]]
+    if any(m.dtype != "float32" or type(n) is not int for m in metas for n in m.sizes) or math.prod(metas[1].sizes) < _MANY_ELEMENTS:
+        return False
+    return all(tuple(m.strides) == strides_of(m.sizes) for m in metas)
 
 
 def _of_images_by_torch(ctx: Context, node: Node, name: str, tensors: tuple[View, View, View]) -> View | None:
