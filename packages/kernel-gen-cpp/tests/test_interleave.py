@@ -1,5 +1,7 @@
 """Stores whose lanes lie between each other's: put together where they fill memory, and right where they do not."""
 
+from dataclasses import replace
+
 import pytest
 
 from opmill_graph_ir.loops.cases import Case
@@ -37,7 +39,13 @@ def kernel(step: int, places: tuple[int, ...], dtype: str, points: int, reads: b
 
 FULL = [(2, (0, 1)), (3, (0, 1, 2)), (4, (0, 1, 2, 3)), (2, (1, 0)), (3, (2, 0, 1)), (2, (3, 4))]
 CASES = {f"{step} {places} {dtype} {n}": kernel(step, places, dtype, n) for step, places in FULL for dtype in TYPES for n in (160, 77)}
+_PAIR = kernel(2, (0, 1), "float32", 160)
+_STORES = _PAIR.nests[0].phases[0].stores
+_ADDED = replace(_STORES[0], mode="add", value=_STORES[1].value)
 APART = {
+    "something is added in between": replace(
+        _PAIR, nests=(replace(_PAIR.nests[0], phases=(Phase(stores=(_STORES[0], _ADDED, _STORES[1])),)),)
+    ),
     "one is missing": kernel(3, (0, 2), "float32", 160),
     "too far apart": kernel(5, (0, 1, 2, 3, 4), "float32", 160),
     "few points": kernel(2, (0, 1), "float32", 3),
@@ -60,5 +68,5 @@ def test_which_are_put_together() -> None:
     for step, places in FULL:
         text = kernel_text(kernel(step, places, "float32", 160), "k", AVX2).body
         assert text.count(f"interleave_f32x8_{step}(p_y") == len(places) // step and "store_strided" not in text
-    for name in ("one is missing", "too far apart"):
+    for name in ("one is missing", "too far apart", "something is added in between"):
         assert "interleave" not in kernel_text(APART[name], "k", AVX2).body

@@ -17,16 +17,16 @@ from .types import C_OF_SHORT
 def together(body: Body, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]:
     """The stores in groups, each where its last one stands: mostly of one, else of as many as their lanes are apart, in order of their
     places. Each is to be written on its own where not all lanes are in use."""
-    groups: dict[tuple[object, ...], list[Store]] = {}
+    to: dict[str, list[Store]] = {}
     if body.lanes is not None and body.lanes.part is None:
         for store in stores:
-            step = body.lane_stride(store.index)
-            if step in PICKED and store.mode == "set" and store.first is None:
-                groups.setdefault((store.buffer, step), []).append(store)
+            to.setdefault(store.buffer, []).append(store)
     whole: dict[int, tuple[Store, ...]] = {}
-    for (_, step), found in groups.items():
-        for group in _full(found, step):
-            whole |= {id(s): group for s in group}
+    for found in to.values():
+        step = body.lane_stride(found[0].index)
+        alike = all(s.mode == "set" and s.first is None and body.lane_stride(s.index) == step for s in found)
+        if isinstance(step, int) and step in PICKED and alike:
+            whole |= {id(s): group for group in _full(found, step) for s in group}
     left = {id(group): len(group) for group in whole.values()}
     for store in stores:
         group = whole.get(id(store), (store,))
@@ -38,11 +38,11 @@ def together(body: Body, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]
             yield group
 
 
-def _full(stores: list[Store], step: object) -> list[tuple[Store, ...]]:
+def _full(stores: list[Store], step: int) -> list[tuple[Store, ...]]:
     """Groups of ``step`` stores to places one behind the other. None where a place is written twice: then their order counts."""
     first = stores[0].index
     places = {(s.index - first).constant: s for s in stores}
-    if None in places or len(places) < len(stores) or not isinstance(step, int):
+    if None in places or len(places) < len(stores):
         return []
     found, rest = [], sorted(p for p in places if p is not None)
     while len(rest) >= step:
