@@ -3,7 +3,6 @@
 import copy
 import functools
 import inspect
-import sys
 import types
 
 import pytest
@@ -159,7 +158,7 @@ def a_suspended_method_of_a_class_that_is_made(x):
 
 
 CASES = {
-    "FE001" if sys.version_info < (3, 12) else "FE062 ": shows_what_it_gives,  # an instruction of its own, later an intrinsic
+    "FE060": shows_what_it_gives,
     "FE011": the_number_of_a_character_that_is_a_tensor,
     "FE014": the_signature_of_a_function_that_is_made,
     "FE017": a_deep_copy_with_a_memo,
