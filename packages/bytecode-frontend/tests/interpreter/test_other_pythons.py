@@ -106,7 +106,14 @@ def keywords_that_are_not_taken(x):
         return cell
 
     calls = [lambda: f(1, secnd=2), lambda: f(first=1, second=2), lambda: g(secod=1), lambda: g(1, thrid=2), lambda: g(1, second=2, a=1)]
-    calls += [lambda: copy.copy(), lambda: copy.copy(1, wrong=2), lambda: Point(1, z=2), lambda: "a b".split(max_split=1), lambda: sorted([], keyy=None), lambda: print(sepp="")]
+    calls += [
+        lambda: copy.copy(),
+        lambda: copy.copy(1, wrong=2),
+        lambda: Point(1, z=2),
+        lambda: "a b".split(max_split=1),
+        lambda: sorted([], keyy=None),
+        lambda: print(sepp=""),
+    ]
     return [raised(each) for each in calls], x + 1
 
 
