@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Hashable, NoReturn, cast
 
-from opmill_guards.guard import Predicate
+from opmill_guards.guard import Absent, Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
 
 from .base import COMPARISONS, MISSING, BuiltinMethod, KnownObject, Lazy, Machine, NotConstant, Value, apply, find_in_mro
@@ -338,6 +338,8 @@ class PartialValue(Value):
             return self.attrs[name]
         if self.obj is not None and name in self.obj.__dict__:
             return vm.wrap(self.obj.__dict__[name], Item(InstanceDict(self.source), name))
+        if self.obj is not None:
+            vm.guard(Absent(InstanceDict(self.source), name))
         return super().getattr(vm, name)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:

@@ -420,6 +420,7 @@ class ObjectValue(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner, raw = find_in_mro(self.cls.__mro__, "__call__")
         if raw is MISSING:
+            vm.guard_lookup(self.cls, None, "__call__")
             vm.throw(TypeError, f"{self.cls.__name__!r} object is not callable")
         return vm.call(bind_descriptor(vm, owner, "__call__", raw, self, vm.wrap(self.cls)), args, kwargs)
 
