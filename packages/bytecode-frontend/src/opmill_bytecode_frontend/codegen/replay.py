@@ -154,8 +154,9 @@ def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
     target = r.source(value.source)
     before = value.before or {}
     gone, came = [k for k in before if k not in value.items], [k for k in value.items if k not in before]
-    if len(value.history) <= MOST_STEPS and not any(program_hash(key) is not None for key in (*before, *value.items)):
-        stores += [f"set.{method}({', '.join([target, *map(r.expr, given)])})" for method, given in value.history]
+    steps = value.lasting()
+    if len(steps) <= MOST_STEPS and not any(program_hash(key) is not None for key in (*before, *value.items)):
+        stores += [f"set.{step.method}({', '.join([target, *map(r.expr, step.given)])})" for step in steps]
         return
     if len(gone) + len(came) <= MOST_STEPS and not any(program_hash(key) is not None for key in (*gone, *came)):
         stores += [f"set.discard({target}, {r.expr(before[key])})" for key in gone]

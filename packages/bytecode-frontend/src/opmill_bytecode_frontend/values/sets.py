@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from opmill_guards.source import Source
 
@@ -21,6 +21,14 @@ SMALLEST_TABLE = 8
 """Places of a set in CPython, at least."""
 
 
+class Done(NamedTuple):
+    """A method of ``set``, what it was given, and the key of that where it is one item."""
+
+    method: str
+    given: list[Value]
+    key: Hashable = None
+
+
 class SetValue(Value):
     """A set or frozenset: hashable key -> value."""
 
@@ -34,8 +42,8 @@ class SetValue(Value):
         self.before = dict(items) if source is not None else None
         self.moved = False
         """Whether items came or went in a set of before the call."""
-        self.history: list[tuple[str, list[Value]]] = []
-        """What was done to a set of before the call: methods of ``set`` and what they were given."""
+        self.history: list[Done] = []
+        """What was done to a set of before the call."""
         self.version = 0
         """How often it was changed."""
 
@@ -98,7 +106,12 @@ class SetValue(Value):
     def did(self, method: str, keys: Sequence[Keyed], shapes: Sequence[Shape | None]) -> None:
         """A set of before the call goes through the same again when the graph has run: where its items lie depends on how they came."""
         if self.source is not None:
-            self.history.append((method, [given_again(*each) for each in zip(keys, shapes)]))
+            self.history.append(Done(method, [given_again(*each) for each in zip(keys, shapes)]))
+
+    def lasting(self) -> list[Done]:
+        """What was done to a set of before the call, but for items that came and went: they may be known to the capture alone."""
+        known = {*(self.before or {}), *self.items}
+        return [done for done in self.history if done.method not in ("add", "discard") or done.key in known]
 
     def has_one_order(self) -> bool:
         """Whether a set of these items has this order whatever was in it before."""
@@ -149,7 +162,7 @@ class SetValue(Value):
     def m_add(self, vm: Machine, value: Value) -> Value:
         key = vm.key(value)
         if self.source is not None:
-            self.history.append(("add", [value]))
+            self.history.append(Done("add", [value], key))
         if self._laid_out and key not in self.items:
             self.change(set.update, stand_ins({key: value}))
         self.items.setdefault(key, value)
@@ -158,7 +171,7 @@ class SetValue(Value):
     def m_discard(self, vm: Machine, value: Value) -> Value:
         key = self.sought(vm, value)
         if self.source is not None:
-            self.history.append(("discard", [value]))
+            self.history.append(Done("discard", [value], key))
         if key in self.items:
             self.change(set.difference_update, stand_ins({key: self.items[key]}))
             del self.items[key]
@@ -240,7 +253,7 @@ class SetValue(Value):
         (first,) = vm.unpack(self) if self.source is not None else vm.unpack(self)[:1]
         self.m_discard(vm, first)
         if self.source is not None:
-            self.history[-1] = ("pop", [])
+            self.history[-1] = Done("pop", [])
         return first
 
     def m_issubset(self, vm: Machine, other: Value) -> Value:
