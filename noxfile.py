@@ -226,6 +226,16 @@ def views(session: nox.Session) -> None:
 
 
 @nox.session
+def programs(session: nox.Session) -> None:
+    """Random Python programs, and such about one object of each kind, against the plain run (``-- --count 500`` of each kind)."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "expecttest", "numpy<2.4")
+    counted = session.posargs or ["--count", "200"]
+    session.run("python", "benchmarks/fuzz_objects.py", *counted)
+    session.run("python", "benchmarks/fuzz_python.py", *counted)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """ruff and clang-format, a changelog entry for every version, every error code in the docs, nothing that is used nowhere."""
     session.install("-q", *CHECKERS[:1], CPP_FORMATTER, "vulture>=2.14")

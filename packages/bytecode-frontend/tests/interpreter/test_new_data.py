@@ -142,3 +142,71 @@ def test_data_that_is_assigned(play: Any) -> None:
         return told
 
     assert str(outcome(capture(play, "eager", fullgraph=DATA[play]))) == str(outcome(play))
+
+
+def written(o):
+    o.data = o.data + 1
+    o.zero_()
+
+
+def written_by_an_operator(o):
+    o.data = o.data + 1
+    o += 1
+
+
+def written_at_a_place(o):
+    o.data = o.data + 1
+    o[0] = 1
+
+
+def a_part_written(o):
+    o.data = o.data + 1
+    o[1:].zero_()
+
+
+def a_view_written(o):
+    o.data = o.data + 1
+    o.view(3, 1).mul_(2)
+
+
+def turned(o):
+    o.data = o.data + 1
+    o.unsqueeze_(0)
+
+
+def written_without_history(o):
+    o.data = o.data + 1
+    with torch.no_grad():
+        o.add_(1)
+        o[0] = 5
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Parameter, torch.clone])
+@pytest.mark.parametrize(
+    "program",
+    [written, written_by_an_operator, written_at_a_place, a_part_written, a_view_written, turned, written_without_history],
+    ids=lambda f: f.__name__,
+)
+def test_writes_behind_an_assignment(program, kind):
+    outcomes = []
+    for call in (program, capture(program, "eager")):
+        tensor = kind(torch.arange(3.0))
+        try:
+            call(tensor)
+            outcomes.append((tensor.tolist(), tensor.shape))
+        except RuntimeError as error:
+            outcomes.append((str(error), tensor.tolist()))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("view", [lambda o: o.view(3, 1), lambda o: o.detach(), lambda o: o[1:]])
+def test_views_behind_an_assignment_are_of_the_tensor(view):
+    def program(o):
+        o.data = o.data + 1
+        return (o * 2).sum(), view(o)
+
+    tensor = torch.nn.Parameter(torch.arange(3.0))
+    _, seen = capture(program, "eager")(tensor)
+    with torch.no_grad():
+        tensor.add_(100)
+    assert torch.equal(seen, view(tensor))

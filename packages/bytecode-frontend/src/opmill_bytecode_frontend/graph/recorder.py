@@ -44,7 +44,7 @@ from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
-from .versions import Writes
+from .versions import Writes, memory
 
 #: Python types that stand for dtypes; their text is no expression.
 DTYPE_OF_TYPE: dict[object, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -126,11 +126,10 @@ class Recorder:
         """The program's own line that the first operation was recorded at, as a traceback names it."""
         self.index_by_tensors = 0
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
-        self.overriding = False
-        """Whether there are tensors whose classes are asked what torch's functions mean."""
+        self.overriding = False  # whether there are tensors whose classes are asked what torch's functions mean
         self.wrappers = Wrappers()
-        self.inside: list[tuple[torch.Tensor, object]] = []
-        """Tensors inside of those among the inputs, and where they are found."""
+        self.given_leaves: list[torch.Tensor] = []  # copies of leaves whose data was assigned
+        self.inside: list[tuple[torch.Tensor, object]] = []  # tensors inside of those among the inputs, and where they are found
         self.overrides_off = 0
         """Above 0, they are not asked."""
         self.devices: list[tuple[Value, int]] = []
@@ -533,6 +532,8 @@ class Recorder:
             wrapped = takes_operators(type(result)) and self.wrappers.meet(result)
             if not isinstance(result, FakeTensor) and not wrapped and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
+            if any(memory(each) == memory(result) for each in self.given_leaves):
+                vm.unsupported("FE032", "a view of a tensor whose data was assigned", "the graph has a copy for it")
             value = TensorValue(result, node, type(result) if wrapped else torch.Tensor)
             node.meta["val"] = result
             if self.context.sizes is not None:
@@ -558,6 +559,8 @@ class Recorder:
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
         self.writes.note(fake)
+        if any(each is fake for each in self.given_leaves):
+            vm.unsupported("FE032", "a write to a leaf whose data was assigned", "it requires grad, and eager refuses the write")
         for written in [t for t in (fake, fake._base) if t is not None]:
             known = self.by_fake.get(id(written))
             if known is not None and known.fake is written:

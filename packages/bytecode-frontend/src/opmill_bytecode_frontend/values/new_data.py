@@ -47,6 +47,8 @@ class NewData(Struct, eq=False):
         cls = vm.wrap(WithNewData, Pinned(WithNewData, "WithNewData"))
         made: Any = vm.call(vm.getattr(cls, "apply"), [self.original, self.plain], {})
         made.node.meta["given data"] = True
+        if self.original.fake.is_leaf:
+            vm.recorder.given_leaves.append(made.fake)
         self.recorded, self.writes = made, writes
         return self.recorded
 
