@@ -22,7 +22,16 @@ def written_through(a):
     return t * 1
 
 
-@pytest.mark.parametrize("program", [view_and_turned, written_through])
+def seen_behind(a):
+    t = a * 1
+    t.unsqueeze_(1)
+    one = t.as_strided([], [], 9)
+    row = one.as_strided([2], [1], 7)
+    one.fill_(3)
+    return row
+
+
+@pytest.mark.parametrize("program", [view_and_turned, written_through, seen_behind])
 def test_a_graph_with_gradients_refuses(program):
     with pytest.raises(GraphError, match="GI003"):
         capture_joint(torch.fx.symbolic_trace(program), [torch.randn(4, 4, requires_grad=True)])

@@ -458,7 +458,7 @@ class Recorder(FakeContext):
                 raise GraphError("GI002", f"{func.name()} changes what an input is", where=self.state.origin)
             with torch._C._DisableTorchDispatch():
                 was = target.meta.view_as(target.meta)
-            track.base.root = self.from_meta(was, target.device)
+            track.base.root = self.from_meta(was, target.device, requires_grad=target.requires_grad)
         packet = getattr(aten, op.base_name.removesuffix("_"))
         view = getattr(packet, op.overload or "default", None) or packet.int
         step = _Step(view, tuple(args[1:]), tuple(kwargs.items()), None)
