@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from opmill_bytecode_frontend import capture
 from opmill_bytecode_frontend.errors import Unsupported
+from opmill_bytecode_frontend.interpretation.opcodes.registry import HANDLERS
 
 X = torch.linspace(-2, 2, 4)
 
@@ -185,6 +186,15 @@ def number_of(fn, *args):
     with pytest.raises(Unsupported) as caught:
         capture(fn, "eager", fullgraph=True)(*args)
     return caught.value.code
+
+
+def test_an_instruction_that_nothing_interprets_ends_the_graph(monkeypatch):
+    monkeypatch.delitem(HANDLERS, "MAKE_FUNCTION")
+
+    def program(x):
+        return (lambda: x + 1)()
+
+    assert number_of(program, X.clone()) == "FE001"
 
 
 @pytest.mark.parametrize("code", CASES)

@@ -184,7 +184,7 @@ def _leaving(schedule: Schedule, roots: Mapping[str, str], apart: Set[str], memo
                     and memory.first[old] < k
                     and home not in apart
                     and home not in found.values()
-                    and all(memory.last[b] <= k and _laid_out_alike(schedule, new, b) for b in members[home])
+                    and all(memory.first[b] < k and memory.last[b] <= k and _laid_out_alike(schedule, new, b) for b in members[home])
                     and same_points(step.kernel, names[new], names[old])
                 ):
                     found[new] = home
