@@ -191,24 +191,26 @@ def test_results_that_are_written_over_operands_stay_when_the_graph_runs_again()
             torch.testing.assert_close(tuple(found), wanted, rtol=1e-4, atol=1e-4)
 
 
-def a_state_that_steps(x, w):
-    """Two results of one kernel that are written over one operand, of which one lies in the memory of the steps before."""
-    state, gates = x @ w, []
-    for k in range(4):
-        product = state @ w + k
-        gates += [product, product.sigmoid()]
-        state = gates[-1] * state + gates[-1].tanh()
-    return *gates, state @ w
+def cells(x, w, h, c):
+    """Steps of a recurrent layer whose gates are given out: a gate and the cell's state are written by one kernel, over the state before."""
+    gates = []
+    for k in range(3):
+        i, f, g, o = (x[k] + h @ w).chunk(4, 1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        gates += [i, f, g, o]
+        c = f * c + i * g
+        h = o * c.tanh()
+    return *gates, torch.stack([c, h])
 
 
 @pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
 def test_two_results_of_one_kernel_have_memory_each():
-    given = [torch.randn(6, 6), torch.randn(6, 6)]
+    given = [torch.randn(3, 6, 32), torch.randn(8, 32), torch.randn(6, 8), torch.randn(6, 8)]
     with torch.no_grad():
-        program = schedule(lower(functionalize(torch.fx.symbolic_trace(a_state_that_steps), given)))
+        program = schedule(lower(functionalize(torch.fx.symbolic_trace(cells), given)))
         memory = plan_memory(program)
         for step in program.steps:
             places = [memory.homes.get(b, b) for b in step.writes()]
             assert len(places) == len(set(places))
-        run = compile_graph(torch.fx.symbolic_trace(a_state_that_steps), given, options=GraphOptions(cache=False, verify=True))
-        torch.testing.assert_close(tuple(run(*given)), a_state_that_steps(*given))
+        run = compile_graph(torch.fx.symbolic_trace(cells), given, options=GraphOptions(cache=False, verify=True))
+        torch.testing.assert_close(tuple(run(*given)), cells(*given))
