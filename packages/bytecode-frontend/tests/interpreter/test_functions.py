@@ -323,3 +323,22 @@ def test_module_changes_are_seen():
     net.double()
     x = x.double()
     check()
+
+
+def test_defaults_are_looked_at_where_arguments_do_not_fit():
+    def made():
+        def f(a, b=2, *, c=3):
+            return a, b, c
+
+        return f
+
+    def program(function, x):
+        try:
+            return function(), x + 1
+        except TypeError as error:
+            return str(error), x + 1
+
+    captured, plain, twin = capture(program, "eager"), made(), made()
+    for defaults in ((2,), (1, 2), None, (1, 2), (7,)):
+        plain.__defaults__ = twin.__defaults__ = defaults
+        assert captured(twin, torch.ones(1))[0] == program(plain, torch.ones(1))[0]

@@ -457,7 +457,12 @@ class Interpreter(Operators, Assumptions):
         if depth > self.options.max_depth:
             self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")
         refuse_module_code(fn.code, fn.qualname, self.frame.where() if self.frame else "")
-        frame = self.make_frame(fn, bind(self, fn, args, kwargs), depth)
+        try:
+            bound = bind(self, fn, args, kwargs)
+        except Raised:
+            self.guard_function(fn)  # its parameters did not fit
+            raise
+        frame = self.make_frame(fn, bound, depth)
         flags = fn.code.co_flags
         if flags & inspect.CO_GENERATOR:
             generator = GeneratorValue(frame, self.advance)
