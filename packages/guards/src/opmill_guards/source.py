@@ -133,9 +133,7 @@ class Item(Step):
         return f"{self.base}[{short(self.key)}]"
 
 
-class DictKeyAt(Step):
-    """The ``position``-th key of a dict in insertion order (for keys that are not constants)."""
-
+class _Positioned(Step):
     __slots__ = ()
 
     def __init__(self, base: Source, position: int) -> None:
@@ -144,6 +142,12 @@ class DictKeyAt(Step):
     @property
     def position(self) -> int:
         return cast(int, self.part)
+
+
+class DictKeyAt(_Positioned):
+    """The ``position``-th key of a dict in insertion order (for keys that are not constants)."""
+
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"list({self.base})[{self.position}]"
@@ -175,18 +179,11 @@ class Iterated(Step):
         return f"what {self.base} goes over"
 
 
-class Inside(Step):
+class Inside(_Positioned):
     """What an ``enumerate``, a ``zip`` or a ``map`` was made of, by ``position``: the iterator and the number of the next item; the
     iterators; the function and the iterators."""
 
     __slots__ = ()
-
-    def __init__(self, base: Source, position: int) -> None:
-        super().__init__(base, position)
-
-    @property
-    def position(self) -> int:
-        return cast(int, self.part)
 
     def __str__(self) -> str:
         return f"{self.base}.__reduce__()[1][{self.position}]"

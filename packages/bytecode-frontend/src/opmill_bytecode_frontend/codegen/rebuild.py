@@ -393,8 +393,8 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
     parts = f"{r.constants.name(value.code)}, {r.constants.name(value.globals)}, {value.name!r}, {defaults}, {closure}"
     name = r.assign(value, f"{r.constants.name(types.FunctionType)}({parts})")
     r.body.append(f"{name}.__qualname__ = {value.qualname!r}")
-    if value.kwdefaults:
-        r.body.append(f"{name}.__kwdefaults__ = {{{', '.join(f'{k!r}: {r.expr(v)}' for k, v in value.kwdefaults.items())}}}")
+    if keywords := value.keyword_defaults():
+        r.body.append(f"{name}.__kwdefaults__ = {{{', '.join(f'{k!r}: {r.expr(v)}' for k, v in keywords.items())}}}")
     if value.annotations is not None:
         r.body.append(f"{name}.__annotations__ = {r.expr(value.annotated())}")
     for attribute, item in value.known.items():

@@ -117,22 +117,21 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     )
     kind = builtin_base(type(value.obj))  # a subclass may have methods of its own, which have run already
     base = r.constants.name(kind)
-    another_order = reordered
     steps = as_it_went(r, value, target, base) if reordered else None
+    anew = reordered and steps is None
     if steps is not None:
         stores += steps
-        reordered = False
         before = {k: (key, None) for k, (key, _) in value.items.items()}
-    elif reordered:
+    elif anew:
         stores.append(f"{base}.clear({target})")
     else:
         stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
     order = list(value.items)
-    if not another_order and not value.keys_guarded:  # where what was stored was not there, the first one stored is the first one there
+    if not reordered and not value.keys_guarded:  # where what was stored was not there, the first one stored is the first one there
         order = [k for k in order if k not in value.unseen] + [k for k in value.unseen if k in value.items]
     for hashed in order:
         key, item = value.items[hashed]
-        if reordered or hashed not in before or not same_item(r.vm, before[hashed][1], item):
+        if anew or hashed not in before or not same_item(r.vm, before[hashed][1], item):
             plain = f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})"
             stores.append(r.stored(target, hashed, key, item, plain) if kind in (dict, collections.defaultdict) else plain)
 

@@ -32,7 +32,7 @@ def real_of(vm: Interpreter, value: Value) -> object:
             [value.function, *value.args, *given],
             lambda *made: functools.partial(*made[:count], **dict(zip(names, made[count:], strict=True))),
         )
-    if isinstance(value, FunctionValue) and not value.defaults and not value.kwdefaults:
+    if isinstance(value, FunctionValue) and not value.defaults and not value.keyword_defaults():
         cells = [cell.get(vm) if isinstance(cell, CellValue) else MISSING for cell in value.closure]
         if any(cell is MISSING for cell in cells):
             return MISSING

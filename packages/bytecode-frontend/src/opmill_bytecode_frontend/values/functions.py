@@ -64,20 +64,6 @@ class CellValue(Value):
 OF_FUNCTIONS = frozenset([*dir(types.FunctionType), "__module__"])
 
 
-class KeywordDefaults(DictValue):
-    """``__kwdefaults__`` of a function made in captured code."""
-
-    def __init__(self, function: FunctionValue) -> None:
-        super().__init__({k: (ConstantValue(k), v) for k, v in function.kwdefaults.items()})
-        self.part_of = function
-        self.attribute = "__kwdefaults__"
-        self.function = function
-
-    def changed(self, vm: Machine) -> None:
-        super().changed(vm)
-        self.function.kwdefaults = {str(k): v for k, (_, v) in self.items.items()}
-
-
 class FunctionValue(Value):
     """A Python function: one of before the call (``obj``), or made in captured code."""
 
@@ -101,6 +87,7 @@ class FunctionValue(Value):
         self.defaults = defaults
         self.kwdefaults = kwdefaults or {}
         self.keyword_table: DictValue | None = None
+        """``__kwdefaults__``, once somebody has asked for it: it may be changed."""
         self.closure = closure
         self.obj = obj
         self.source = source
@@ -172,7 +159,8 @@ class FunctionValue(Value):
             return TupleValue(list(self.defaults)) if self.defaults else ConstantValue(None)
         if name == "__kwdefaults__":
             if self.keyword_table is None and self.kwdefaults:
-                self.keyword_table = KeywordDefaults(self)
+                self.keyword_table = DictValue({k: (ConstantValue(k), v) for k, v in self.kwdefaults.items()})
+                self.keyword_table.part_of, self.keyword_table.attribute = self, name
             return self.keyword_table if self.keyword_table is not None else ConstantValue(None)
         if name == "__closure__":
             return TupleValue(list(self.closure)) if self.closure else ConstantValue(None)

@@ -93,7 +93,6 @@ class ComposedIterator(MovedIterator):
     other."""
 
     parts: list[LoopIterator | ComposedIterator] | None = None
-    ended: Value = STOP
     others: list[Value]
     """The number of its next item, or the function that it calls."""
 
@@ -113,10 +112,11 @@ class ComposedIterator(MovedIterator):
             self.parts = self.taken_apart(vm)
         items: list[Value | Lazy] = []
         for part in self.parts:
-            items.append(part.take(vm))
-            if items[-1] is STOP:
+            item = part.take(vm)
+            if item is STOP:
                 self.finished = True
-                return self.ended
+                return item
+            items.append(item)
         self.taken += 1
         if type(self.obj) is map:
             return vm.call(self.others[0], [looked_at(vm, item) for item in items], {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,8 +12,6 @@ from .constant import LITERALS
 
 Layout = set[Hashable] | frozenset[Hashable]
 Keyed = dict[Any, Value]
-"""The values of a set by their keys."""
-Items = Mapping[Hashable, Value] | Keyed
 """The values of a set by their keys."""
 Made = Callable[[list[Hashable]], set[Hashable]]
 PLAIN = frozenset(LITERALS)
@@ -57,7 +55,7 @@ def stand_in(key: Hashable, value: Value) -> Hashable:
     return StandIn(key, number)
 
 
-def stand_ins(items: Items) -> list[Hashable] | None:
+def stand_ins(items: Keyed) -> list[Hashable] | None:
     found = [stand_in(key, value) for key, value in items.items()]
     return None if any(each is MISSING for each in found) else found
 
@@ -66,7 +64,7 @@ def key_of(stands: Hashable) -> Hashable:
     return stands.key if isinstance(stands, StandIn) else stands
 
 
-def layout_of(items: Items) -> Layout | None:
+def layout_of(items: Keyed) -> Layout | None:
     """That of a set to which the items were added one by one."""
     found = stand_ins(items)
     if found is None:
@@ -104,7 +102,7 @@ FEW = 5
 """Items that are tried in every order."""
 
 
-def same_order(layout: Layout | None, items: Items) -> tuple[Way, list[Value]]:
+def same_order(layout: Layout | None, items: Keyed) -> tuple[Way, list[Value]]:
     """How a set of these items is made anew that gives them in the order of the layout, where that is found."""
     if layout is not None:
         wanted = list(layout)

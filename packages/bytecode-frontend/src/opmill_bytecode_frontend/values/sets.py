@@ -199,35 +199,43 @@ class SetValue(Value):
             self.items.update({k: v for k, v in keys.items() if k not in self.items})
         return self.changed(vm)
 
+    def shared(self, others: Sequence[Keyed]) -> Keyed:
+        return {k: v for k, v in self.items.items() if all(k in other for other in others)}
+
+    def own(self, others: Sequence[Keyed]) -> Keyed:
+        return {k: v for k, v in self.items.items() if not any(k in other for other in others)}
+
+    def of_one(self, other: Keyed) -> Keyed:
+        """Items that are in this set or in the other, but not in both."""
+        return self.own([other]) | {k: v for k, v in other.items() if k not in self.items}
+
     def m_union(self, vm: Machine, *others: Value) -> Value:
         keys, shapes = operands(vm, others)
         return self.derived(functools.reduce(lambda mine, theirs: {**mine, **theirs, **mine}, keys, self.items), "union", *shapes)
 
     def m_intersection(self, vm: Machine, *others: Value) -> SetValue:
         keys, shapes = operands(vm, others)
-        return self.derived({k: v for k, v in self.items.items() if all(k in o for o in keys)}, "intersection", *shapes)
+        return self.derived(self.shared(keys), "intersection", *shapes)
 
     def m_difference(self, vm: Machine, *others: Value) -> SetValue:
         keys, shapes = operands(vm, others)
-        return self.derived({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, "difference", *shapes)
+        return self.derived(self.own(keys), "difference", *shapes)
 
     def m_symmetric_difference(self, vm: Machine, other: Value) -> SetValue:
         theirs, shape = operand(vm, other)
-        mine = {k: v for k, v in self.items.items() if k not in theirs}
-        items = mine | {k: v for k, v in theirs.items() if k not in self.items}
-        return self.derived(items, "symmetric_difference", shape)
+        return self.derived(self.of_one(theirs), "symmetric_difference", shape)
 
     def m_difference_update(self, vm: Machine, *others: Value) -> Value:
         keys, shapes = operands(vm, others)
         self.did("difference_update", keys, shapes)
         self.change(set.difference_update, *shapes)
-        self.items = {k: v for k, v in self.items.items() if not any(k in o for o in keys)}
+        self.items = self.own(keys)
         return self.changed(vm)
 
     def m_intersection_update(self, vm: Machine, *others: Value) -> Value:
         keys, shapes = operands(vm, others)
         self.did("intersection_update", keys, shapes)
-        made = self.derived({k: v for k, v in self.items.items() if all(k in o for o in keys)}, "intersection", *shapes)
+        made = self.derived(self.shared(keys), "intersection", *shapes)
         self.items, self._layout, self._laid_out = made.items, made.layout, True
         return self.changed(vm)
 
@@ -235,8 +243,7 @@ class SetValue(Value):
         theirs, shape = operand(vm, other)
         self.did("symmetric_difference_update", [theirs], [shape])
         self.change(set.symmetric_difference_update, shape)
-        mine = {k: v for k, v in self.items.items() if k not in theirs}
-        self.items = mine | {k: v for k, v in theirs.items() if k not in self.items}
+        self.items = self.of_one(theirs)
         return self.changed(vm)
 
     def m_pop(self, vm: Machine) -> Value:
@@ -246,11 +253,10 @@ class SetValue(Value):
             why = "which one comes next depends on what was taken from the set and put into it before"
             vm.unsupported("FE020", "pop() of a set of before the call with several items", why, "take items from a sorted copy of it")
         if self.source is None and isinstance(self.layout, set):
-            key = key_of(self.layout.pop())
-            first = self.items.pop(key)
+            first = self.items.pop(key_of(self.layout.pop()))
             self.changed(vm)
             return first
-        (first,) = vm.unpack(self) if self.source is not None else vm.unpack(self)[:1]
+        first = vm.unpack(self)[0]
         self.m_discard(vm, first)
         if self.source is not None:
             self.history[-1] = Done("pop", [])
@@ -323,7 +329,7 @@ Shape = Layout | dict[Hashable, None] | list[Hashable]
 """A set, a dictionary or an iterable whose items stand for those of a value: sets take them in different ways."""
 
 
-def operand(vm: Machine, value: Value) -> tuple[dict[object, Value], Shape | None]:
+def operand(vm: Machine, value: Value) -> tuple[Keyed, Shape | None]:
     """The values by their keys, and what stands for them."""
     keys, known = to_keys(vm, value), content(value)
     if isinstance(known, SetValue):
@@ -339,12 +345,12 @@ def given_again(keys: Keyed, shape: Shape | None) -> Value:
     return TupleValue(list(keys.values()))
 
 
-def operands(vm: Machine, values: Sequence[Value]) -> tuple[list[dict[object, Value]], list[Shape | None]]:
+def operands(vm: Machine, values: Sequence[Value]) -> tuple[list[Keyed], list[Shape | None]]:
     found = [operand(vm, value) for value in values]
     return [keys for keys, _ in found], [shape for _, shape in found]
 
 
-def to_keys(vm: Machine, value: Value) -> dict[object, Value]:
+def to_keys(vm: Machine, value: Value) -> Keyed:
     """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
     known = content(value)
     if isinstance(known, SetValue):

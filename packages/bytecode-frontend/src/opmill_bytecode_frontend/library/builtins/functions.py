@@ -97,8 +97,6 @@ def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
     check = written_check(vm, cls, "__instancecheck__")
     if check is not None:
         return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))
-    if cls is torch.nn.Buffer:
-        return isinstance(value, TensorValue) and value.says(vm, SAID[cls])
     real = value.real()
     try:
         if is_asked_of_instances(cls, value.python_type()):
@@ -106,7 +104,9 @@ def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
         if isinstance(value, TensorValue):
             if cls in (torch.Tensor, torch._C.TensorBase, object):
                 return True
-            if real is MISSING and isinstance(cls, type) and cls in SAID and value.says(vm, SAID[cls]):
+            if cls is torch.nn.Buffer:
+                return value.says(vm, SAID[cls])
+            if cls is torch.nn.Parameter and real is MISSING and value.says(vm, SAID[cls]):
                 return True
             if isinstance(cls, type) and issubclass(cls, torch.nn.Parameter):
                 return isinstance(value.fake, cls) if is_wrapped(value) else issubclass(value.cls, cls)

@@ -188,7 +188,7 @@ def _inside(value: Value) -> list[object]:
     if isinstance(value, CellValue):
         return [value.content]
     if isinstance(value, FunctionValue):
-        return [*value.closure, *value.defaults, *value.kwdefaults.values()]
+        return [*value.closure, *value.defaults, *value.keyword_defaults().values()]
     if isinstance(value, MethodValue):
         return [value.function, value.owner]
     if isinstance(value, PartialValue):

@@ -111,7 +111,7 @@ def may_change(vm: Interpreter, value: Any, place: int, seen: set[int] | None = 
         cells: list[Any] = [cell if isinstance(cell, CellValue) else vm.wrap(cell, Pinned(cell, name)) for cell, name in names]
         for cell in cells:
             cell.settled_at = place
-        parts = [*(cell.get(vm) for cell in cells), *value.defaults, *value.kwdefaults.values()]
+        parts = [*(cell.get(vm) for cell in cells), *value.defaults, *value.keyword_defaults().values()]
     elif isinstance(value, MethodValue):
         parts = [value.function, value.owner]
     elif isinstance(value, PartialValue):
