@@ -280,9 +280,9 @@ def main() -> None:
     names = [n for n in names_for(options.processes) if not options.only or n in options.only]
     rows = together(options.processes, options.steps, names)[0]
     columns = [key for key in rows[0] if key != "fallbacks"]
-    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
+    print(processes.table_head(columns))
     for row in rows:
-        print("| " + " | ".join(f"{row[c]:.2e}" if isinstance(row[c], float) else str(row[c]) for c in columns) + " |")
+        print(processes.table_line([row[c] for c in columns], ".2e"))
         for fallback in row["fallbacks"]:
             print(f"  runs as torch's operators: {fallback}")
     if options.json:

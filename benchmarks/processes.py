@@ -1,5 +1,5 @@
 """Processes that measure, one thing each, and say what they found as a line of JSON; processes that tell what they come to, line by line;
-and processes that run one script together."""
+and processes that run one script together. What they find is a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +35,15 @@ def measured(command: Sequence[str], timeout: float, environment: Mapping[str, s
 def caches(folder: str | Path) -> dict[str, str]:
     """This process's environment with the caches of both compilers in the folder."""
     return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "OPMILL_CACHE_DIR": f"{folder}/opmill"}
+
+
+def table_line(values: Iterable[object], form: str = "") -> str:
+    """A row of a table in Markdown; ``form`` is that of floats."""
+    return "| " + " | ".join(format(value, form) if isinstance(value, float) else str(value) for value in values) + " |"
+
+
+def table_head(columns: Collection[str]) -> str:
+    return f"{table_line(columns)}\n{'|---' * len(columns)}|"
 
 
 class Telling:

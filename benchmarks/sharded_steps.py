@@ -148,9 +148,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         said = processes.together(Path(__file__), Path(folder), json.dumps(settings), *names, size=options.processes, limit=LIMIT)
     found = [figures(list(rows)) for rows in zip(*([json.loads(line) for line in out.splitlines()] for out in said), strict=True)]
-    print("| " + " | ".join(found[0]) + " |\n" + "|---" * len(found[0]) + "|")
+    print(processes.table_head(found[0]))
     for row in found:
-        print("| " + " | ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()) + " |")
+        print(processes.table_line(row.values(), ".3g"))
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     wrong = [row["configuration"] for row in found if not holds(row)]

@@ -37,8 +37,11 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     """The text of a kernel, under the name ``entry``."""
     needs = Needs(target.family)
     functions, calls, checks = [], [], 0
-    whole, scratch = in_parts(kernel, lambda nest: contraction_of(nest, kernel, target) is not None)
-    whole, scratch = shared_once(whole, scratch, lambda nest: contraction_of(nest, kernel, target) is not None)
+
+    def contracts(nest: Nest) -> bool:
+        return contraction_of(nest, kernel, target) is not None
+
+    whole, scratch = shared_once(*in_parts(kernel, contracts), contracts)
     known: dict[LoopKernel, str] = {}
     twins = alike(whole, lambda nest: nest_checks(nest) or contraction_of(nest, whole, target) is not None)
     for n, (nest, twin) in enumerate(zip(whole.nests, twins, strict=True)):

@@ -15,7 +15,7 @@ from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.context import computed
 
 from ..errors import GraphError
-from .graph import AtenGraph, Node, Output, OutputTensor, Value, values_in
+from .graph import AtenGraph, Node, Output, OutputTensor, Value, replace_values, values_in
 from .record import Recorder, Track
 
 _REFUSED = "leaf Variable that requires grad"
@@ -101,18 +101,12 @@ def keep_before(graph: AtenGraph, names: Iterable[str]) -> None:
     """Lets everything read copies of these inputs and held values: they are written, and a backward needs what they held before."""
     copies = {name: f"{name}_before" for name in names}
     for node in graph.nodes:
-        node.args, node.kwargs = _with(node.args, copies), {k: _with(v, copies) for k, v in node.kwargs.items()}
+        node.args, node.kwargs = replace_values(node.args, copies), replace_values(node.kwargs, copies)
     clones = []
     for name, copy in copies.items():
         graph.metas[copy] = graph.metas[name]
         clones.append(Node(torch.ops.aten.clone.default, (Value(name),), {}, (copy,), ""))
     graph.nodes[:0] = clones
-
-
-def _with(arg: Any, names: dict[str, str]) -> Any:
-    if isinstance(arg, Value):
-        return Value(names.get(arg.name, arg.name))
-    return type(arg)(_with(a, names) for a in arg) if type(arg) in (list, tuple) else arg
 
 
 __all__ = ["ResultsRecorder", "keep_before", "new_histories", "read_by", "refused_as_leaf", "sources_of", "written_once"]

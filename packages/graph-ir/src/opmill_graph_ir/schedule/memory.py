@@ -165,7 +165,7 @@ def _leaving(schedule: Schedule, roots: Mapping[str, str], apart: Set[str], memo
     """Results of the program that are written point by point over an operand that ends there, by what then is their memory from the
     beginning: a gradient that is scaled, say, is not one in the arena and one outside."""
     given = Counter(o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput))
-    alone = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput) and given[o.buffer] == 1}
+    alone = {buffer for buffer, times in given.items() if times == 1}
     members: dict[str, list[str]] = {}
     for b, r in roots.items():
         members.setdefault(r, []).append(b)
