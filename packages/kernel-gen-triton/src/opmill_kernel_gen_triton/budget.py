@@ -38,7 +38,8 @@ class Budget:
     rows. ``shift``: warps are doubled so many times (halved, if negative). ``ahead``: 1, what two
     sides of a choice read at different places is read before the first reduction, too; 2, everything is. ``dot``: the tile of products, if
     not the one that their sizes suggest; ``attention``: the same of attention. ``cached``: bytes of rows under way that the device's cache
-    keeps until they are read again. Part of every kernel's key."""
+    keeps until they are read again. ``resident``: warps of a multiprocessor that go over rows and down columns in one pass, 0 for passes
+    of their own. Part of every kernel's key."""
 
     processors: int = 132
     tile: int = 2048
@@ -52,6 +53,7 @@ class Budget:
     dot: DotShape | None = None
     attention: AttentionShape | None = None
     cached: int = 44 << 20
+    resident: int = 16
 
 
 def smaller(budget: Budget) -> Budget:

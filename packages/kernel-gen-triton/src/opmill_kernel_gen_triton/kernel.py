@@ -10,6 +10,7 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from .attention.write import attention_text
 from .beside import Part, part_of, together
+from .columns import RowsWriter, Summed, in_one_pass
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
 from .pack import Pack, batches
@@ -34,37 +35,57 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     """The text of a kernel; ``precise``: eager's functions, whatever the values are rounded to."""
     if kernel.attention is not None:
         return KernelText(((attention_text(kernel, budget, precise=precise),),), (), ())
-    nests, scratch = _split_all(kernel, budget)
+    stretches, scratch = _split_all(kernel, budget)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0
     span = tuple(dict.fromkeys(_sizes(kernel)))
     known = [s.constant for s in span]
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
-    found = batches(nests, frame)
+    found = [batch for s in stretches for batch in ([[s]] if isinstance(s, Summed) else batches(s, frame))]
     many, n = sum(map(len, found)) > 1, 0
     for batch in found:
         written: list[Part] = []
         for part in batch:
-            nest, own, members = (part.kernel.nests[0], part.kernel.buffers, part.members) if isinstance(part, Pack) else (part, frame, ())
-            tiling = choose(nest, kernel.symbols, budget)
+            nest, own, members = _of_part(part, frame)
             early = _early(own, members, kernel)
             base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest), early)
-            name = f"{kernel.name}_{n}" if many else kernel.name
-            written.append(part_of(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide, members).write() for wide in forms), nest))
+            name = f"k_{kernel.name}_{n}" if many else f"k_{kernel.name}"
+            if isinstance(part, Summed):
+                written.append(part_of(tuple(RowsWriter(part, base, name, wide).write() for wide in forms), part.whole))
+            else:
+                tiling = choose(nest, kernel.symbols, budget)
+                written.append(part_of(tuple(NestWriter(base, nest, name, tiling, wide, members).write() for wide in forms), nest))
             checks += sum(len(p.checks) for p in nest.phases)
             n += 1
         functions += together(f"k_{kernel.name}_{n}_beside", written) if len(written) > 1 else [written[0].forms]
     return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
 
 
-def _split_all(kernel: LoopKernel, budget: Budget) -> tuple[list[Nest], tuple[Buffer, ...]]:
-    nests: list[Nest] = []
+def _of_part(part: Nest | Pack | Summed, frame: Sequence[Buffer]) -> tuple[Nest, Sequence[Buffer], tuple[tuple[str, ...], ...]]:
+    """The nest that a function is written of, its buffers, and those that these stand for."""
+    if isinstance(part, Pack):
+        return part.kernel.nests[0], part.kernel.buffers, part.members
+    return (part.rows if isinstance(part, Summed) else part), frame, ()
+
+
+def _split_all(kernel: LoopKernel, budget: Budget) -> tuple[list[list[Nest] | Summed], tuple[Buffer, ...]]:
+    """The nests, those that are done in one pass apart from those before and behind."""
+    out: list[list[Nest] | Summed] = []
+    plain: list[Nest] = []
     scratch: list[Buffer] = []
-    for n, nest in enumerate(kernel.nests):
-        parts, buffers = split_nest(nest, kernel.symbols, f"part{n}", budget)
-        nests += parts
+    n = 0
+    while n < len(kernel.nests):
+        if (summed := in_one_pass(kernel.nests[n:], kernel.symbols, f"part{n}", budget)) is not None:
+            out += [plain, summed] if plain else [summed]
+            plain = list(summed.ends)
+            scratch += summed.scratch
+            n += summed.count
+            continue
+        nests, buffers = split_nest(kernel.nests[n], kernel.symbols, f"part{n}", budget)
+        plain += nests
         scratch += buffers
-    return nests, tuple(scratch)
+        n += 1
+    return [*out, plain] if plain else out, tuple(scratch)
 
 
 def _early(own: Sequence[Buffer], members: Sequence[Sequence[str]], kernel: LoopKernel) -> frozenset[str]:

@@ -31,7 +31,8 @@ _BYTES_SHARE = 4
 
 
 def variants(budget: Budget) -> list[Budget]:
-    """Budgets to try, the given one first: tiles, rows kept whole or walked, the bytes of a row that a thread takes, warps."""
+    """Budgets to try, the given one first: tiles, rows kept whole or walked, the bytes of a row that a thread takes, warps, how many
+    go over rows and columns at once."""
     changes: tuple[dict[str, Any], ...] = (
         {},
         {"shift": 1},
@@ -47,6 +48,9 @@ def variants(budget: Budget) -> list[Budget]:
         {"longest": 1024, "tile": budget.tile * 2},
         {"chunk": budget.chunk // 2, "steps": budget.steps // 2},
         {"chunk": budget.chunk * 2, "steps": budget.steps * 2},
+        {"resident": 0},
+        {"resident": budget.resident // 2},
+        {"resident": budget.resident * 2},
     )
     return [replace(budget, **change) for change in (*changes, *({"dot": shape} for shape in SHAPES), *({"attention": a} for a in OTHERS))]
 

@@ -20,6 +20,7 @@ from ..overloads import exchanges
 from ..pipeline import PASSES, found
 from .backward_scans import turn_scans
 from .coalesce import shape_nest
+from .columns import with_columns
 from .cse import remove_common
 from .dce import remove_dead
 from .emit import emit_nest, outside_reads
@@ -211,33 +212,42 @@ def _from_anywhere(steps: list[Step]) -> list[Step]:
 
 def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Step]:
     needed = outside_reads(list(groups), program)
+    nests = {
+        g.number: _nest(g, outside, program, combine) for g, outside in zip(groups, needed, strict=True) if type(g.members[0]) is not Extern
+    }
+    sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
+    on_grid = {k: nest for k, nest in nests.items() if combine and traits_of(_device(nest, program)).grid}
     steps: list[Step] = []
     pending: list[tuple[Nest, tuple[str, ...]]] = []
     vectors: set[str] = set()
-    sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
-    for group, outside in zip(groups, needed, strict=True):
+    for group, *columns in with_columns([*groups], on_grid):
         if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
             vectors = set()
             steps.append(ExternStep(first) if first.kernel is None else _launched(first, program))
             continue
-        nest = shape_nest(emit_nest(group, outside, program), program.extents)
-        if combine:
-            nest = reuse_between_phases(nest, program.fresh_name)
-            if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
-                nest = unroll(nest, program.extents, program.fresh_name)
+        nest = nests[group.number]
         apart = not combine or not sent.isdisjoint(group.writes)  # what is sent need not wait for neighbours
         small, vector = not apart and group.work(program) <= _SMALL, not apart and _is_vector(group, nest, program)
         joins = (vector and vectors and vectors.isdisjoint(group.reads | group.writes)) or (small and not vector and not vectors)
         if not joins or (pending and _device(nest, program) != _device(pending[0][0], program)):
             _flush(pending, steps, program)
             vectors = set()
-        pending.append((nest, tuple(n for m in group.members if isinstance(m, Loop) for n in m.sources)))
+        pending += [(nests[g.number], tuple(n for m in g.members if isinstance(m, Loop) for n in m.sources)) for g in (group, *columns)]
         vectors |= group.writes if vector else set()
         if not small and not vector:
             _flush(pending, steps, program)
     _flush(pending, steps, program)
     return steps
+
+
+def _nest(group: Group, outside: set[str], program: Program, combine: bool) -> Nest:
+    nest = shape_nest(emit_nest(group, outside, program), program.extents)
+    if combine:
+        nest = reuse_between_phases(nest, program.fresh_name)
+        if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
+            nest = unroll(nest, program.extents, program.fresh_name)
+    return nest
 
 
 def _is_vector(group: Group, nest: Nest, program: Program) -> bool:
