@@ -1,11 +1,12 @@
 """Tokens that a language model generates one by one on a GPU: milliseconds a token, compilers one after the other, a process each.
 
-usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64] [--steps]
+usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64] [--steps] [--int8]
 
 The model is a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000) with random weights in bfloat16 and
 a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
 distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns. ``--steps``: what one
-token runs on the device is a field of its row. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
+token runs on the device is a field of its row. ``--int8``: weights of one byte and a scale a row, as torchao's weight-only ones are
+computed. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
 """
 
 from __future__ import annotations
@@ -29,10 +30,32 @@ COMPILERS = ("eager", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead
 PROMPT = 64
 
 
+class Int8Linear(torch.nn.Module):
+    """A linear layer without bias."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        scale = weight.float().abs().amax(1) / 127
+        self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8))
+        self.register_buffer("scale", scale.to(weight.dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.mm(x.reshape(-1, x.shape[-1]), self.weight.t().to(x.dtype)) * self.scale
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+
+
+def with_int8_weights(model: torch.nn.Module) -> torch.nn.Module:
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, Int8Linear(child.weight.detach()))
+    return model
+
+
 class Decoder:
     """A model, a cache, and the prompt's end: ``step`` gives the logits of the next token."""
 
-    def __init__(self, length: int, batch: int) -> None:
+    def __init__(self, length: int, batch: int, int8: bool = False) -> None:
         from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
         torch.manual_seed(0)
@@ -47,6 +70,7 @@ class Decoder:
             head_dim=64,
         )
         self.model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
+        self.model = with_int8_weights(self.model) if int8 else self.model
         self.prompt = torch.randint(0, 32000, (batch, PROMPT), device="cuda")
         self.cache = StaticCache(config=config, max_cache_len=length)
 
@@ -129,8 +153,8 @@ def steps_of(decoder: Decoder, function: Any) -> list[str]:
     ]
 
 
-def row_of(name: str, length: int, batch: int, count: int, steps: bool) -> dict[str, Any]:
-    decoder = Decoder(length, batch)
+def row_of(name: str, length: int, batch: int, count: int, steps: bool, int8: bool) -> dict[str, Any]:
+    decoder = Decoder(length, batch, int8)
     with torch.no_grad():
         function = compiled(name, decoder.model)
         first = seconds(lambda: decoder.tokens(function, decoder.begin(), 2))
@@ -159,19 +183,20 @@ def main() -> None:
     parser.add_argument("--batch", default="1", help="sequences at once")
     parser.add_argument("--tokens", type=int, default=64, help="tokens that are timed, five times")
     parser.add_argument("--steps", action="store_true", help="what one token runs on the device, too")
+    parser.add_argument("--int8", action="store_true", help="weights of one byte")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     lengths, batches = ([int(n) for n in text.split(",")] for text in (options.cache, options.batch))
     if options.here:
-        print(json.dumps(row_of(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps)))
+        print(json.dumps(row_of(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps, options.int8)))
         return
-    more = ["--steps"] if options.steps else []
+    more = [f"--{name}" for name in ("steps", "int8") if getattr(options, name)]
     for length in lengths:
         for batch in batches:
             for name in options.compilers:
                 own = ["--here", "--cache", str(length), "--batch", str(batch), "--tokens", str(options.tokens), *more]
                 found = measured([sys.executable, __file__, name, *own], timeout=600)
-                print(json.dumps({"compiler": name, "cache": length, "batch": batch, **found}), flush=True)
+                print(json.dumps({"compiler": name, "cache": length, "batch": batch, "int8": options.int8, **found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 usage: gpu_round.py [PART...] [--limit 400] [--output FOLDER]
 
 PART, by default all, in this order: right (flex_attention against float32), while the compilers of what is measured later fill their
-caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), train (steps of GPT-2 124M and ViT-L beside
-torch.compile, with their costliest kernels), tests (of integration_tests, those on GPUs), tiles (of attention). ``--limit``: seconds for all. Whole
-rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the sources (from_sources.py).
+caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), int8 (the same with weights of one byte), train (steps of
+GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
+start (the first call of a convolution model, cold and warm), tests (of integration_tests, those on GPUs), tiles (of attention).
+``--limit``: seconds for all. Whole rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the
+sources (from_sources.py).
 """
 
 from __future__ import annotations
@@ -48,6 +50,21 @@ DECODED = (
     script("gpu_decode", GRAPHS, "--batch", "32"),
     script("gpu_decode", "torch-reduce-overhead", "--batch", "32"),
 )
+INT8 = tuple(
+    script("gpu_decode", compiler, "--int8", *more)
+    for compiler, *more in (
+        (GRAPHS, "--steps"),
+        ("torch-reduce-overhead",),
+        (GRAPHS, "--batch", "8"),
+        ("torch-reduce-overhead", "--batch", "8"),
+        (GRAPHS, "--batch", "32"),
+    )
+)
+MEMORY = (
+    *(script("gpu_steps", model, compiler) for model in ("gpt2", "vit_l") for compiler in ("opmill", GRAPHS)),
+    script("gpu_decode", "opmill", GRAPHS, "--tokens", "4"),
+)
+START = (script("gpu_measure", "first", "resnet50", "opmill"),) * 2
 TESTS = ("test_gpu_attention.py", "test_gpu.py", "test_gpu_recordings.py", "test_gpu_products.py")
 
 
@@ -72,8 +89,12 @@ PARTS = {
         ],
     ),
     "flex": Part([script("gpu_attention", "speed")], 90),
-    "decode": Part(DECODED, 45),
+    "decode": Part(DECODED, 75),
+    "int8": Part(INT8, 75),
     "train": Part(TRAINED, 60),
+    "norms": Part([script("gpu_norms")], 90),
+    "memory": Part(MEMORY, 75),
+    "start": Part(START, 60),
     "tests": Part(
         [[*PYTHON, "-m", "pytest", "-q", "-x", "-n", "8", "-p", "no:cacheprovider", *(f"integration_tests/{t}" for t in TESTS)]], 120
     ),

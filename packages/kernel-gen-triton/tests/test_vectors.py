@@ -46,6 +46,9 @@ nest i0<16
     let v4 = cast.bfloat16(mul(v2, v3))
     set b4[i0] = v4
 """
+BYTES = NORMED.replace("b2: bfloat16", "b2: int8").replace(
+    "cast.float32(b2[1024*i0 + j0])", "cast.float32(cast.bfloat16(b2[1024*i0 + j0]))"
+)
 FEW = replace(DEFAULT, processors=1)
 """A device that sixteen rows are many for."""
 
@@ -57,6 +60,7 @@ FEW = replace(DEFAULT, processors=1)
         (NORMED, FEW, ["b2"] * 4, 5),
         (TWO, DEFAULT, ["b2", "b3"], 3),
         (TWO, FEW, ["b2", "b3"] * 2, 5),
+        (BYTES, FEW, ["b2"] * 8, 9),
     ],
 )
 def test_matrices_are_read_first_and_the_vector_is_summed_once(text, budget, matrices, sums) -> None:
@@ -69,13 +73,14 @@ def test_matrices_are_read_first_and_the_vector_is_summed_once(text, budget, mat
 
 @pytest.mark.triton
 @pytest.mark.parametrize("budget", [DEFAULT, FEW])
-@pytest.mark.parametrize("text", [NORMED, TWO])
+@pytest.mark.parametrize("text", [NORMED, TWO, BYTES])
 def test_gives_what_a_norm_and_a_product_do(text, budget) -> None:
     if not interpreting():
         pytest.skip("needs the interpreter")
     kernel = parse(text)
     torch.manual_seed(0)
-    buffers = {b.name: torch.randn(b.numel.constant).to(getattr(torch, b.dtype)) for b in kernel.buffers}
+    drawn = {b.name: torch.randn(b.numel.constant) * (40 if b.dtype == "int8" else 1) for b in kernel.buffers}
+    buffers = {b.name: drawn[b.name].to(getattr(torch, b.dtype)) for b in kernel.buffers}
     x, weight, *matrices, out = (b.double() for b in buffers.values())
     assert not run(kernel, buffers, budget=budget)
     products = [m.view(16, 1024) @ (F.rms_norm(x, (1024,), eps=1e-6) * weight) for m in matrices]
@@ -99,3 +104,28 @@ def test_layers_of_one_token_have_no_kernels_for_norms(norm) -> None:
         eager = program(*inputs)
     assert len([s for s in plan.steps if type(s).__name__ == "Launch"]) == 4
     assert (got - want).norm() <= 1.2 * (eager - want).norm() + 1e-3 * want.norm()
+
+
+def int8_weights(x, weight, first, second, scale):
+    y = F.rms_norm(x, (512,), weight)
+    return x + F.linear(F.silu(F.linear(y, first.to(x.dtype)) * scale), second.to(x.dtype)) * scale
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("rows, launches", [(1, 2), (2, 3), (8, 3), (40, 3), (65, 7)])
+def test_weights_of_bytes_are_read_as_they_are(rows, launches) -> None:
+    """Up to as many rows as are no more than the memory brings matrices for; beyond, they are written out in half precision."""
+    torch.manual_seed(0)
+    matrices = [torch.randint(-127, 128, (512, 512), dtype=torch.int8) for _ in range(2)]
+    inputs = [torch.randn(rows, 512).bfloat16(), torch.rand(512).bfloat16(), *matrices, (torch.rand(512) / 1700).bfloat16()]
+    with torch.no_grad():
+        call, plan, _ = as_for_gpu(torch.fx.symbolic_trace(int8_weights), inputs)
+        [got], want = call(*inputs), int8_weights(*(t.double() if t.dtype == torch.bfloat16 else t for t in inputs))
+        eager = int8_weights(*inputs)
+    assert len([s for s in plan.steps if type(s).__name__ in ("Launch", "Call")]) == launches
+    assert (got - want).norm() <= 1.2 * (eager - want).norm() + 1e-3 * want.norm()
+
+
+def test_bytes_become_float32_without_half_precision_between() -> None:
+    [[function]] = kernel_text(parse(BYTES), FEW).functions
+    assert ".to(tl.float32).to(tl.bfloat16)" not in function.text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from opmill_graph_ir.capture.functionalize import functionalize
-from opmill_graph_ir.planning.dequantized import MOST_ROWS, dequantized
+from opmill_graph_ir.planning.dequantized import MOST_ROWS, MOST_TILED, dequantized
 
 F = torch.nn.functional
 
@@ -52,6 +53,16 @@ def test_other_products_are_calls(name: str) -> None:
 
 def test_many_rows_are_worth_writing_the_matrix_out() -> None:
     assert not dequantized(graph(LOOPS["scaled"], torch.randn(MOST_ROWS + 1, 32), *weights()))
+
+
+@pytest.mark.parametrize("dtype, wanted", [(torch.bfloat16, [0, 1, 1, 0]), (torch.float32, [0, 0, 0, 0])])
+def test_units_for_matrices_multiply_more_rows_of_half_precision(dtype: torch.dtype, wanted: list[int]) -> None:
+    found = []
+    for rows in (1, 2, MOST_TILED, MOST_TILED + 1):
+        made = graph(lambda x, q, s: (F.linear(x, q.to(x.dtype)) * s.view(-1),), torch.randn(rows, 32).to(dtype), *weights())
+        made.metas = {name: replace(meta, device="cuda:0") for name, meta in made.metas.items()}
+        found.append(len(dequantized(made)))
+    assert found == wanted, "one row is a loop anyway"
 
 
 @pytest.mark.parametrize("rows", [1, 3, MOST_ROWS, 9])

@@ -251,9 +251,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
 
 
 def _turns(nest: Nest) -> int:
-    """How many rows a program takes, if rows of half precision that lie along memory are multiplied by one that all share, and summed:
-    reading the matrix (or two) is all there is to it. One H200, microseconds with one row a program, and with two in turn: 2,048 rows of
-    2,048 3.9 and 2.9, 2,048 of 8,192 9.7 and 8.9, 32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
+    """How many rows a program takes, if rows of half precision or of bytes that lie along memory are multiplied by one that all share, and
+    summed: reading the matrix (or two) is all there is to it. One H200, microseconds with one row a program, and with two in turn: 2,048
+    rows of 2,048 3.9 and 2.9, 2,048 of 8,192 9.7 and 8.9, 32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
     shared = nest.phases[: walk.shared(nest)]
     first, *others = nest.phases[len(shared) :] or nest.phases
     if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
@@ -265,10 +265,11 @@ def _turns(nest: Nest) -> int:
     loads = list(dict.fromkeys(walk.loads(first)))
     matrices = [e for e in loads if axis.name in e.index.symbols]
     plain = all(e.mask is None and e.index.symbols <= {axis.name, inner.name} for e in loads)
-    halves = all(_unit(e.index, inner.name) and (TYPES[e.dtype].size == 2 or (shared and e not in matrices)) for e in loads)
+    halves = all(_unit(e.index, inner.name) and (TYPES[e.dtype].size <= 2 or (shared and e not in matrices)) for e in loads)
     if not plain or not halves or len(loads) == len(matrices) or len(matrices) != len(first.reductions):
         return 1
-    return _TURNS_OF_SUMS // len(matrices) if shared and matrices else _TURNS if len(matrices) == 1 else 1
+    share = 2 // max((TYPES[e.dtype].size for e in matrices), default=2)  # so that as much is under way
+    return share * _TURNS_OF_SUMS // len(matrices) if shared and matrices else share * _TURNS if len(matrices) == 1 else share
 
 
 def _beside(nest: Nest, budget: Budget) -> int:

@@ -15,15 +15,18 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from ..loops.ir import HALF
 from ..ops.records import record_of
 
 MOST_ROWS = 8
 """Rows of a product whose loops compute the matrix once for each of them."""
+MOST_TILED = 64
+"""The same where units for matrices multiply tiles of it, and memory is what a product of so many rows waits for."""
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2)}
 
 
 def dequantized(graph: AtenGraph) -> Mapping[str, bool]:
-    """The results of such products on processors, as ``lower`` takes them: each is to compute its operand."""
+    """The results of such products, as ``lower`` takes them: each is to compute its operand."""
     makers = {r: node for node in graph.nodes for r in node.results if r}
     readers = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
     readers.update(out.value for out in graph.outputs if isinstance(out, OutputTensor))
@@ -40,10 +43,12 @@ def dequantized(graph: AtenGraph) -> Mapping[str, bool]:
 
 
 def _has_few_rows(meta: Meta) -> bool:
-    known = all(type(n) is int for n in meta.sizes)
-    return (
-        known and traits_of(meta.device).processor and meta.dtype in ("float32", "bfloat16", "float16") and 0 < meta.sizes[0] <= MOST_ROWS
-    )
+    if not all(type(n) is int for n in meta.sizes):
+        return False
+    device = traits_of(meta.device)
+    if device.matrix_units and meta.dtype in HALF:
+        return 1 < meta.sizes[0] <= MOST_TILED
+    return device.processor and meta.dtype in ("float32", *HALF) and 0 < meta.sizes[0] <= MOST_ROWS
 
 
 def _is_computed(graph: AtenGraph, matrix: Value, makers: Mapping[str, Node], readers: Mapping[str, int]) -> bool:
@@ -74,4 +79,4 @@ def _bytes(meta: Meta) -> int:
     return math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize
 
 
-__all__ = ["MOST_ROWS", "dequantized"]
+__all__ = ["MOST_ROWS", "MOST_TILED", "dequantized"]

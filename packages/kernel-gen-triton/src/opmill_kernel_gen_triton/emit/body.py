@@ -184,6 +184,8 @@ class Body:
 
     def op(self, e: Op) -> Text:
         if e.name == "cast":
+            if (same := _held(e)) is not None:
+                return self.value(same)
             if not self.precise and (kept := self.rounded(e)) is not None:
                 return self.value(kept)
             if not self.precise and (known := self.unrounded(e)) is not None:
@@ -348,6 +350,15 @@ class Body:
     def forget(self, buffers: set[str]) -> None:
         """Drops what was read from buffers that have changed."""
         self.memo = {e: v for e, v in self.memo.items() if not any(type(x) is Load and x.buffer in buffers for x in walk.inside(e))}
+
+
+def _held(e: Op) -> Expr | None:
+    """A number of one byte that half precision holds as it is, on its way to float32 without that."""
+    inner = e.args[0]
+    if e.dtype != "float32" or type(inner) is not Op or inner.name != "cast" or TYPES[inner.dtype].kind != "half":
+        return None
+    byte = TYPES[inner.args[0].dtype]
+    return Op("cast", inner.args, "float32") if byte.kind in ("int", "uint") and byte.size == 1 else None
 
 
 def _rounded(e: Op) -> Expr | None:
