@@ -126,6 +126,54 @@ def test_a_step_of_training_is_measured() -> None:
     assert seen.by_module()["model"].eager > 0 and all(":" in line or line == "backward" for line in seen.by_line())
 
 
+def test_a_step_over_a_compiled_module_is_compared_with_eager_by_module() -> None:
+    model = opmill.compile(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 1)))
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def step(x: torch.Tensor) -> None:
+        model(x).sum().backward()
+        optimizer.step()
+
+    x = torch.randn(2, 8)
+    model(x)
+    before = opmill.counters()
+    seen = opmill.profile(step, calls=2)(x)
+    assert list(found := seen.by_module()) == ["model", "model.0", "model.1", "model.2"]
+    assert all(each.eager > 0 and each.seconds > 0 for each in seen.modules)
+    assert found["model.0"].flops == 2 * 2 * 2 * 8 * 8, "forward, and the gradient of the weight"
+    assert opmill.counters()["recompiles"] == before["recompiles"], "nothing of what measures is captured"
+    assert f"{__file__}:{step.__code__.co_firstlineno + 1}" not in {
+        line for step in seen.steps if step.kind == "torch" for line in step.lines
+    }
+
+
+def test_what_is_kept_for_a_backward_is_at_the_line_that_makes_it() -> None:
+    norm, head = torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(head(norm(x)), y)
+
+    seen = opmill.profile(loss, calls=1)(torch.randn(8, 16), torch.randint(4, (8,)))
+    assert [step.name for step in seen.steps if step.name.startswith("native_layer_norm")][0] == "native_layer_norm"
+
+
+def test_a_residual_is_not_timed_as_what_goes_around_it() -> None:
+    class Residual(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slow, self.join = torch.nn.Linear(512, 512), Join()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.join(self.slow(x), x)
+
+    class Join(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    found = opmill.profile(torch.nn.Sequential(torch.nn.Tanh(), Residual()), calls=3)(torch.randn(512, 512, requires_grad=True)).by_module()
+    assert 0 < found["1.join"].eager < found["1.slow"].eager < found["1"].eager
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_steps_on_a_gpu_have_the_times_that_it_reports() -> None:
     x, w = torch.randn(512, 256, device="cuda"), torch.randn(256, 128, device="cuda", requires_grad=True)

@@ -1,5 +1,7 @@
 """Where gradients come from: the lines of what they are the gradients of."""
 
+import operator
+
 import pytest
 import torch
 
@@ -33,3 +35,18 @@ def test_what_somebody_says_of_a_node_counts():
     next(node for node in module.graph.nodes if node.op == "call_function").meta["origin"] = "elsewhere:7"
     joint = capture_joint(module, [torch.randn(4, requires_grad=True)])
     assert {node.origin for node in joint.graph.nodes} >= {"elsewhere:7", "backward of elsewhere:7"}
+
+
+def test_gradients_that_a_graph_takes_itself_have_the_lines_of_their_operators():
+    module = traced([torch.sin, torch.tanh, torch.sum])
+    graph, end = module.graph, next(node for node in module.graph.nodes if node.op == "output")
+    with graph.inserting_before(end):
+        [given], last = graph.find_nodes(op="placeholder"), end.args[0][0]
+        taken = graph.call_function(torch.autograd.grad, ([last], [given]))
+        taken.meta["stack_trace"] = '  File "train.py", line 9, in step'
+        first = graph.call_function(operator.getitem, (taken, 0))
+    end.args = ((last, first),)
+    module.recompile()
+    joint = capture_joint(module, [torch.randn(4, requires_grad=True)])
+    origins = {node.origin for node in joint.graph.nodes}
+    assert {"gradient of model.py:1", "gradient of model.py:2"} <= origins and not any(map(is_gradient, origins)), origins

@@ -31,6 +31,10 @@ _F = TypeVar("_F")
 _live: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
 
 
+# Compiled steps of optimizers, which no capture made.
+_steps: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
 # What modules and methods are called through: shared by all that were compiled of one piece of code with equal arguments, and gone with the
 # last of them. Modules that no capture could serve together do not share.
 _shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
@@ -204,7 +208,10 @@ def _optimizer_step(step: Any, settings: Settings) -> Any:
         return None
     from .native import native_step
 
-    return native_step(step, settings.options)
+    made = native_step(step, settings.options)
+    if made is not None:
+        _steps.add(made)
+    return made
 
 
 def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
@@ -301,6 +308,20 @@ def reset() -> None:
         if compiled is not None and (record := _live.get(compiled)) is not None:
             forget(compiled)
             record.clear()
+
+
+@contextlib.contextmanager
+def running_uncompiled() -> Iterator[None]:
+    """Until it is left, what was compiled runs as it is, in all threads: what is measured or compared as eager may call it."""
+    made = [each for reference in _live.keyrefs() if (each := reference()) is not None]
+    changed = [each for each in (*made, *_steps) if not each.disabled]
+    for each in changed:
+        each.disabled = True
+    try:
+        yield
+    finally:
+        for each in changed:
+            each.disabled = False
 
 
 @atexit.register

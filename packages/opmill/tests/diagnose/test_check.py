@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import opmill
+from opmill.compile import running_uncompiled
 
 
 def backend_that(change):  # type: ignore[no-untyped-def]
@@ -174,3 +175,23 @@ def test_a_compiled_step_moves_copies() -> None:
     seen = opmill.check(step)(torch.ones(3, 4))
     assert seen and "weight after the call" in {row.name for row in seen.rows}, str(seen)
     assert torch.equal(weight, model.weight) and model.weight.grad is None
+
+
+def test_what_a_program_calls_compiled_is_compared_with_what_it_is() -> None:
+    wrong = opmill.compile(layer, backend=backend_that(lambda results: [results[0] + 1]))
+    assert (wrong(*arguments()) > 1).all()
+    seen = opmill.check(lambda x, w: wrong(x, w) * 2, backend="eager")(*arguments())
+    assert not seen.reference and max(row.eager_error for row in seen.rows) < 1e-6, str(seen)
+    assert (wrong(*arguments()) > 1).all()
+
+
+def test_a_compiled_step_is_the_optimizers_own_in_eager() -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    move = opmill.compile(optimizer.step)
+    weight.grad = torch.ones(4)
+    with running_uncompiled():
+        move()
+    assert torch.equal(weight, torch.full((4,), 0.5)) and not move.updates()
+    move()
+    assert torch.equal(weight, torch.zeros(4)) and move.updates()

@@ -112,6 +112,7 @@ class ModuleValue(ObjectValue):
     def known_as(self) -> str:
         """Its path as ``named_modules()`` has it, behind the variable that holds the outermost one unless that is ``self``."""
         first, *inner = str(self.source).split(".__dict__['_modules']")
+        first = first.removesuffix(".__call__.__self__").removesuffix(".cell_contents")  # of one that was compiled by itself
         held = re.search(r"\['(\w+)'\]$", first)
         name = held[1] if held else first
         return ".".join([*([] if name == "self" else [name]), *(each.strip("[]'") for each in inner)])

@@ -35,6 +35,10 @@ def line_of(trace: str | None) -> str:
     return ""
 
 
+_WITHIN = "gradient of "
+"""How origins begin of gradients that are part of what the graph computes."""
+
+
 class Origins:
     """Where operators that are differentiated come from, by autograd's number of each: so gradients tell what they are the gradients of."""
 
@@ -42,12 +46,15 @@ class Origins:
         self._of: dict[int, str] = {}
 
     def now(self, origin: str) -> str:
-        """Where the operator that runs now comes from. ``origin``: its line, or ``BACKWARD`` while autograd runs."""
-        if origin != BACKWARD:
-            self._of[torch.autograd._get_sequence_nr() - 1] = origin  # autograd has made its node when the operator runs
-            return origin
+        """Where the operator that runs now comes from. ``origin``: its line, or ``BACKWARD`` while autograd runs for the graph's caller."""
         node = torch._C._current_autograd_node()
-        return gradient_of("" if node is None else self._of.get(node._sequence_nr(), ""))
+        of = "" if node is None else self._of.get(node._sequence_nr(), "")
+        if origin == BACKWARD:
+            return gradient_of(of)
+        if of:  # of a backward that the program runs itself
+            origin = of if of.startswith(_WITHIN) else f"{_WITHIN}{of}"
+        self._of[torch.autograd._get_sequence_nr() - 1] = origin  # autograd has made its node when the operator runs
+        return origin
 
 
 def label_of(node: torch.fx.Node) -> int:

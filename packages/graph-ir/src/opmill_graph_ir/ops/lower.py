@@ -60,7 +60,7 @@ def lower(
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
     for node in graph.nodes:
-        ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
+        ctx.origin = _origin_of(node)
         ctx.source = next(filter(None, node.results), "")
         before = len(ctx.nodes)
         if ctx.source in calls or node.binds:
@@ -83,6 +83,10 @@ def lower(
         *late_sizes(graph.sizes),
         frozenset(ctx.computing),
     )
+
+
+def _origin_of(node: Node) -> str:
+    return f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
 
 
 def _lower_node(ctx: Context, node: Node) -> None:
@@ -183,9 +187,11 @@ def _extern(ctx: Context, node: Node) -> None:
 def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
     """Tensors that leave get a buffer of their own, laid out as eager has it; equal values share it."""
     homes: dict[str, str] = {n: n for n in (*graph.inputs, *graph.held)}
+    origins = {name: _origin_of(node) for node in graph.nodes for name in node.results if name is not None}
 
     def home(value: str) -> str:
         if value not in homes:
+            ctx.origin = origins.get(value, ctx.origin)
             homes[value] = _home(ctx, value, graph.metas[value], set(homes.values()))
         ctx.fixed.add(homes[value])
         return homes[value]

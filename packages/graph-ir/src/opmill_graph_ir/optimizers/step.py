@@ -89,12 +89,14 @@ class Update(Struct, frozen=True):
 
 
 class CompiledStep:
-    """Called as ``optimizer.step``; hooks, closures and the state's layout are torch's. ``generators``, ``store``: for the kernels."""
+    """Called as ``optimizer.step``; hooks, closures and the state's layout are torch's. ``generators``, ``store``: for the kernels.
+    ``disabled``: while true, calls are the optimizer's own."""
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
     ) -> None:
         self.optimizer = weakref.ref(optimizer)
+        self.disabled = False
         inner = _innermost(type(optimizer).step)
         self.sites = {n: _Site(n, f, settings, store, generators) for n, f in _functions(inner).items()}
         names = {**inner.__globals__, **self.sites}
@@ -121,6 +123,8 @@ class CompiledStep:
         optimizer = self.optimizer()
         if optimizer is None:
             raise ReferenceError("the optimizer of a compiled step is gone")
+        if self.disabled:
+            return type(optimizer).step(optimizer, *args, **kwargs)
         vars(optimizer)["_opt_called"] = True  # as its own steps note it
         return self._step(optimizer, *args, **kwargs)
 

@@ -13,7 +13,7 @@ import torch
 from msgspec import Struct
 from torch.utils import _pytree as pytree
 
-from ..compile import arguments_of, compiling_anew
+from ..compile import arguments_of, compiling_anew, running_uncompiled
 from .copies import Program, kept, modules_of, tensors_of, uncompiled
 
 TOLERANCE = 8.0
@@ -102,7 +102,7 @@ def check(model: Any, *, tolerance: float = TOLERANCE, **arguments: Any) -> Call
 
     def call(*args: Any, **kwargs: Any) -> Checked:
         program = Program(uncompiled(model), args, kwargs)
-        eager = observe(program.fresh())
+        eager = observe_eager(program.fresh())
         own = None if arguments else kept(model)
         compiled = _observe_anew(program, arguments_of(model, arguments)) if own is None else observe_kept(own, program)
         return compare(eager, compiled, reference_of(program), tolerance)
@@ -135,7 +135,7 @@ def reference_of(program: Program) -> Observed | str:
         wide = program.widened()
     except Exception as error:
         return f"{type(error).__name__} while converting: {error}"
-    seen = observe(wide)
+    seen = observe_eager(wide)
     return seen if seen.error is None else f"it raises {type(seen.error).__name__}: {str(seen.error).splitlines()[0]}"
 
 
@@ -145,6 +145,12 @@ class Observed(Struct, frozen=True):
     values: Mapping[str, Any]
     aliases: frozenset[tuple[str, str]] = frozenset()
     error: BaseException | None = None
+
+
+def observe_eager(program: Program) -> Observed:
+    """Runs the program as it is, also where it calls what is compiled."""
+    with running_uncompiled():
+        return observe(program)
 
 
 def observe(program: Program, model: Any = None) -> Observed:

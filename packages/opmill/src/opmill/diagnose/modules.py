@@ -1,7 +1,6 @@
 """Time by module: how long each takes in eager, and which of them the steps of plans belong to.
 
-Eager is timed by hooks. The backward of a module is from the gradient of its output being there to those of all its inputs, and of its own
-parameters, being there."""
+Eager is timed by hooks: of each module's forward, and of each step that autograd makes of it."""
 
 from __future__ import annotations
 
@@ -49,78 +48,94 @@ class EagerModules:
         arguments = [v for v in pytree.tree_leaves(given) if isinstance(v, torch.nn.Module)]
         self._named = {_plain(name): module for name, module in named_modules_of(function, arguments)}
         self._now = dict.fromkeys(self._named, 0.0)
+        self._ran: set[str] = set()
         self._calls: list[dict[str, float]] = []
         self._removers: list[Any] = []
-        self._begun: dict[str, list[float]] = {name: [] for name in self._named}
+        self._running: list[tuple[int, float]] = []
+        """Of the modules whose forward runs: autograd's number of the step that comes next, and the time, at their beginning."""
+        self._over: list[tuple[int, int, str]] = []
+        """Of those that ended inside of the outermost one: the numbers of their steps, and the name."""
+        self._backward: list[Any] = []
+        """What removes the hooks of the backward."""
 
     def __enter__(self) -> EagerModules:
         for name, module in self._named.items():
-            begin, end = functools.partial(self._begin, name), functools.partial(self._end, name)
-            self._removers.append(module.register_forward_pre_hook(begin, with_kwargs=True))
+            end = functools.partial(self._end, name)
+            self._removers.append(module.register_forward_pre_hook(self._begin, with_kwargs=True))
             self._removers.append(module.register_forward_hook(end, with_kwargs=True, always_call=True))
         return self
 
     def __exit__(self, *error: object) -> None:
-        for remover in self._removers:
+        for remover in (*self._removers, *self._backward):
             remover.remove()
 
-    def _begin(self, name: str, module: Any, args: Any, kwargs: Any) -> None:
-        self._begun[name].append(self.time())
+    def _begin(self, module: Any, args: Any, kwargs: Any) -> None:
+        self._running.append((torch.autograd._get_sequence_nr(), self.time()))
 
     def _end(self, name: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        self._now[name] += self.time() - self._begun[name].pop()
-        outputs, inputs = _differentiated(result), _differentiated((args, kwargs))
-        if outputs and torch.is_grad_enabled():
-            _Backward(self, name, outputs, [*inputs, *(p for p in module.parameters() if p.requires_grad)])
+        number, begun = self._running.pop()
+        self._now[name] += self.time() - begun
+        self._ran.add(name)
+        self._over.append((number, torch.autograd._get_sequence_nr(), name))
+        if not self._running:
+            self._follow(result, number)
+            self._over.clear()
+
+    def _follow(self, result: Any, first: int) -> None:
+        """Has the backward of the steps since ``first`` timed, each for the innermost module that made it. Adding up the gradient of a
+        parameter is the module's that used it."""
+        found: dict[Any, str] = {}
+        waiting = [(t.grad_fn, "") for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        while waiting:
+            step, reader = waiting.pop()
+            number = step._sequence_nr()
+            adds = step.name() == _ADDS
+            if step not in found and (adds or number >= first):
+                owner = reader if adds else next((name for begin, end, name in self._over if begin <= number < end), "")
+                found[step] = owner
+                waiting += [(behind, owner) for behind, _ in step.next_functions if behind is not None]
+        for step, name in found.items():
+            if name in self._now:
+                timed = _Step(self, name)
+                self._backward += [step.register_prehook(timed.begin), step.register_hook(timed.end)]
 
     def time(self) -> float:
         wait(self._device)
         return time.perf_counter()
 
     def add(self, name: str, seconds: float) -> None:
-        self._now[name] += seconds
+        """Adds to a module and to those that it is inside of."""
+        for each in _around(name):
+            if each in self._now:
+                self._now[each] += seconds
 
     def end_call(self) -> None:
         self._calls.append(dict(self._now))
         self._now = dict.fromkeys(self._named, 0.0)
+        for remover in self._backward:
+            remover.remove()
+        self._backward.clear()
 
     def seconds(self) -> dict[str, tuple[str, float]]:
         """The class of each module that ran, and its seconds in a call: the median of all calls."""
-        found = {name: statistics.median(call[name] for call in self._calls) for name in self._named}
+        found = {name: statistics.median(call[name] for call in self._calls) for name in self._named if name in self._ran}
         return {name: (type(self._named[name]).__qualname__, each) for name, each in found.items() if each}
 
 
-class _Backward:
-    """The time from the first gradient of a module's outputs to the last one of what it is computed from. Gradients of parameters are taken
-    as they come to be added up."""
-
-    def __init__(self, modules: EagerModules, name: str, outputs: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
-        self._modules, self._name = modules, name
-        self._begun = self._ended = 0.0
-        own = {id(t) for t in outputs}
-        for tensor in outputs:
-            tensor.register_hook(self._begin)
-        for tensor in sources:
-            if id(tensor) not in own:
-                remover: list[Any] = []
-                remover.append(tensor.register_hook(functools.partial(self._end, remover if tensor.is_leaf else [])))
-
-    def _begin(self, gradient: torch.Tensor) -> None:
-        if not self._begun:
-            self._begun = self._ended = self._modules.time()
-
-    def _end(self, remover: list[Any], gradient: torch.Tensor) -> None:
-        """Leaves live on: their hooks go once they were called."""
-        for each in remover:
-            each.remove()
-        if self._begun:
-            now = self._modules.time()
-            self._modules.add(self._name, now - self._ended)
-            self._ended = now
+_ADDS = "torch::autograd::AccumulateGrad"
 
 
-def _differentiated(values: Any) -> list[torch.Tensor]:
-    return [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor) and t.requires_grad]
+class _Step:
+    """The time of a step of autograd."""
+
+    def __init__(self, modules: EagerModules, name: str) -> None:
+        self._modules, self._name, self._begun = modules, name, 0.0
+
+    def begin(self, gradients: Any) -> None:
+        self._begun = self._modules.time()
+
+    def end(self, given: Any, taken: Any) -> None:
+        self._modules.add(self._name, self._modules.time() - self._begun)
 
 
 def together(eager: Mapping[str, tuple[str, float]], rows: Iterable[tuple[tuple[str, ...], StepProfile]]) -> tuple[ModuleProfile, ...]:

@@ -13,13 +13,14 @@ from torch import fx
 from ..compile import compile, compiling_anew, record_of
 from ..pipeline import OPTIONAL
 from ..settings import resolve_arguments
-from .check import Checked, check, compare, observe, observe_kept, reference_of
+from .check import Checked, check, compare, observe_eager, observe_kept, reference_of
 from .copies import Program, kept, modules_of
 from .finding import Finding, KernelFault
 from .graphs import Captured, CapturingBackend
 from .launches import kernel_that_dies, kernels_that_race, slowest_kernel
 from .minimize import Smallest
 from .routes import KernelComparison, broken_law, compare_graph, judge_graph, routes, skipping, without_warnings
+from .speed import eagerly
 from .symptoms import Judge, dies, differs, is_slow
 
 
@@ -55,7 +56,7 @@ class Search:
             eager, fresh = program.fresh(), program.fresh()
             with without_warnings():
                 compiled = compiling_anew(arguments)(fresh.model)
-                return self.judge(eager.call, functools.partial(compiled, *fresh.args, **fresh.kwargs))
+                return self.judge(eagerly(eager.call), functools.partial(compiled, *fresh.args, **fresh.kwargs))
         return check(program.model, tolerance=self.tolerance, **arguments)(*program.args, **program.kwargs)
 
     # --- what was compiled before ---
@@ -64,7 +65,7 @@ class Search:
         """What the specialisations of before give."""
         if self.before is None:
             return Checked(())
-        eager, reference = observe(self.program.fresh()), reference_of(self.program)
+        eager, reference = observe_eager(self.program.fresh()), reference_of(self.program)
         seen = compare(eager, observe_kept(self.before.call, self.program), reference, self.tolerance)
         self.steps.append(f"as it was compiled before: {_verdict(seen)}")
         return seen
@@ -245,7 +246,7 @@ def _children_called(program: Program) -> list[tuple[str, Program]]:
             removers.append(child.register_forward_pre_hook(note, with_kwargs=True))
     try:
         torch.manual_seed(0)
-        fresh.call()
+        eagerly(fresh.call)()
     except Exception:
         pass
     finally:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ..compile import running_uncompiled
 from .copies import uncompiled
 from .limits import wait
 from .symptoms import once
@@ -32,6 +33,16 @@ def seconds_of(run: Callable[[], Any], calls: int, device: str) -> float:
     return statistics.median(found) if found else 0.0
 
 
+def eagerly(run: Callable[[], Any]) -> Callable[[], Any]:
+    """A call during which nothing that was compiled runs so; nor does its backward, which no call of it begins."""
+
+    def call() -> Any:
+        with running_uncompiled():
+            return run()
+
+    return call
+
+
 def _timed(run: Callable[[], Any], device: str) -> float:
     wait(device)
     start = time.perf_counter()
@@ -43,7 +54,7 @@ def _timed(run: Callable[[], Any], device: str) -> float:
 def compared(compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[float, float]:
     """Seconds of a call in eager, and of one compiled: medians of some, taken in turns. What they write is written as often."""
     device, program = device_of((args, kwargs)), uncompiled(compiled)
-    runs: tuple[Callable[[], Any], ...] = (lambda: program(*args, **kwargs), lambda: compiled(*args, **kwargs))
+    runs = eagerly(lambda: program(*args, **kwargs)), lambda: compiled(*args, **kwargs)
     for run in runs * _WARM:
         once(run)
     turns = [[_timed(run, device) for run in runs] for _ in range(_CALLS)]
@@ -51,4 +62,4 @@ def compared(compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return eager, own
 
 
-__all__ = ["compared", "device_of", "seconds_of"]
+__all__ = ["compared", "device_of", "eagerly", "seconds_of"]

@@ -27,7 +27,7 @@ from .limits import Limits, limits_of
 from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
 from .routes import remembering
-from .speed import device_of, seconds_of
+from .speed import device_of, eagerly, seconds_of
 from .symptoms import once
 from .timing import Bound, Stepwise, Times, clocked, heard
 
@@ -45,11 +45,11 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
         watched = functools.partial(compile(function, backend=watching, **shape), *args, **kwargs)
         native = functools.partial(compile(function, **arguments), *args, **kwargs)
     device = device_of((args, kwargs))
-    eagerly = functools.partial(function, *args, **kwargs)
-    eager = seconds_of(eagerly, calls, device)
+    as_it_is = eagerly(functools.partial(function, *args, **kwargs))
+    eager = seconds_of(as_it_is, calls, device)
     with EagerModules(function, (args, kwargs), device) as modules:
         for _ in range(calls):
-            once(eagerly)
+            once(as_it_is)
             modules.end_call()
     compiled = seconds_of(native, calls, device)
     seconds_of(watched, 0, device)
