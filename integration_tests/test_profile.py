@@ -41,6 +41,29 @@ def test_of_a_table_the_rows_that_are_looked_up_count() -> None:
     assert step.kind == "kernel" and 2 * 4 * 3 * 16 <= step.bytes < 4 * 1000 * 16
 
 
+FLOPS = {
+    "a product": (lambda x: x @ x.T, (8, 16), 2 * 8 * 8 * 16, 3.0),
+    "with a vector": (lambda x: x @ x[0], (16, 16), 2 * 16 * 16, 2.0),
+    "a convolution": (
+        lambda x: torch.nn.functional.conv2d(x, torch.ones(16, 8, 3, 3), padding=1),
+        (2, 8, 12, 12),
+        2 * 2 * 16 * 12 * 12 * 8 * 9,
+        2.0,
+    ),
+    "attention": (lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x), (2, 2, 24, 16), 2 * 2 * 2 * 2 * 24 * 24 * 16, 3.5),
+}
+"""A function, the sizes that it is given, the operations of its forward, and how many times these a call with its backward has."""
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", FLOPS)
+def test_floating_point_operations_are_those_of_the_definition(name: str, training: bool) -> None:
+    """Whatever runs it: a library, or a kernel."""
+    function, sizes, forward, times = FLOPS[name]
+    seen = opmill.profile(function, calls=1)(torch.randn(sizes, requires_grad=training))
+    assert sum(step.flops for step in seen.steps) == forward * (times if training else 1), seen
+
+
 def test_repeated_work_is_counted() -> None:
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
     with torch.no_grad():

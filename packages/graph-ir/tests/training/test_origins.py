@@ -50,3 +50,16 @@ def test_gradients_that_a_graph_takes_itself_have_the_lines_of_their_operators()
     joint = capture_joint(module, [torch.randn(4, requires_grad=True)])
     origins = {node.origin for node in joint.graph.nodes}
     assert {"gradient of model.py:1", "gradient of model.py:2"} <= origins and not any(map(is_gradient, origins)), origins
+
+
+def test_what_is_not_differentiated_does_not_stand_for_what_was_before_it():
+    """Autograd makes no node for the operator behind the one that is differentiated."""
+    graph = torch.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    values = [graph.call_function(torch.sin, (x,)), graph.call_function(torch.cos, (y,))]
+    for number, value in enumerate(values):
+        value.meta["stack_trace"] = f'  File "model.py", line {number + 1}, in forward'
+    graph.output(tuple(values))
+    joint = capture_joint(torch.fx.GraphModule(torch.nn.Module(), graph), [torch.randn(4, requires_grad=True), torch.randn(4)])
+    origins = {node.origin for node in joint.graph.nodes}
+    assert gradient_of("model.py:1") in origins and gradient_of("model.py:2") not in origins

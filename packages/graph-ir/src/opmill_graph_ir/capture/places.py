@@ -53,7 +53,8 @@ class Origins:
             return gradient_of(of)
         if of:  # of a backward that the program runs itself
             origin = of if of.startswith(_WITHIN) else f"{_WITHIN}{of}"
-        self._of[torch.autograd._get_sequence_nr() - 1] = origin  # autograd has made its node when the operator runs
+        # Autograd has made its node when the operator runs; the last node is another operator's where this one is not differentiated.
+        self._of.setdefault(torch.autograd._get_sequence_nr() - 1, origin)
         return origin
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from opmill_graph_ir.loops.ir import Load, LoopKernel
-from opmill_graph_ir.loops.walk import expressions
+from opmill_graph_ir.loops.ir import Load, LoopKernel, Op
+from opmill_graph_ir.loops.walk import expressions, inside
 from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import Call, Expr, Launch, ListArg, Slot
 from opmill_runtime_cache.plan.verify import args_of, slots_in
@@ -60,20 +60,60 @@ def _extent(tensor: torch.Tensor) -> int:
     return held * tensor.element_size()
 
 
-def flops_of(step: Call, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int]) -> int:
-    """Floating-point operations of a product, convolution or attention, as torch's own counter has them; 0 for other operators."""
+def flops_of(step: Launch | Call, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int], kernel: LoopKernel | None = None) -> int:
+    """Floating-point operations of a product, convolution or attention, as torch's own counter has them; 0 for other operators. Of a
+    kernel, whose loops are ``kernel``, those of sums of products of two tensors."""
+    if isinstance(step, Launch):
+        return 0 if kernel is None else _of_loops(kernel, [evaluate(size, sizes) for size in step.sizes])
     from torch.utils.flop_counter import flop_registry  # only a profile needs it
 
-    count = flop_registry.get(getattr(torch.ops.aten, step.op.removeprefix("aten::").partition(".")[0], None))
+    name = step.op.removeprefix("aten::").partition(".")[0]
+    args = [_value(arg, slots, sizes) for arg in step.args]
+    if (matrix := _MATRIX.get(name)) is not None:
+        return 2 * int(args[matrix].numel())
+    count = flop_registry.get(getattr(torch.ops.aten, name.replace("_for_cpu", ""), None))
     if count is None:
         return 0
     out = step.kwargs.get("out")
-    written = [*([out.index] if isinstance(out, Slot) else []), *(slot for slot in step.results if slot is not None)]
-    result = slots[written[0]] if written and written[0] in slots else None
+    results = [out.index] if isinstance(out, Slot) else step.results
+    made = [None if slot is None else slots.get(slot) for slot in results]
     try:
-        return int(count(*(_value(arg, slots, sizes) for arg in step.args), out_val=result))
+        return int(count(*args, out_val=made if len(made) > 1 else made[0]))
     except Exception:  # a counter for other arguments than these: the operator counts as none
         return 0
+
+
+_MATRIX = {"mv": 0, "addmv": 1, "dot": 0, "vdot": 0}
+"""Products with a vector, of which torch counts nothing: which argument has an element for each multiplication."""
+
+
+def _of_loops(kernel: LoopKernel, sizes: Sequence[int]) -> int:
+    if (attention := kernel.attention) is not None:
+        pairs = attention.batch * attention.heads * attention.queries * attention.keys
+        times = _PRODUCTS[attention.part]
+        return 0 if attention.query_block else 2 * pairs * (times[0] * attention.width + times[1] * attention.depth)
+    values = dict(zip(kernel.symbols, sizes, strict=True))
+    found = 0
+    for nest in kernel.nests:
+        outer = math.prod(axis.extent.evaluate(values) for axis in nest.axes)
+        for phase in nest.phases:
+            points = outer * math.prod(axis.extent.evaluate(values) for axis in phase.axes)
+            found += 2 * points * sum(each.op == "sum" and _multiplies(each.value) for each in phase.reductions)
+    return found
+
+
+_PRODUCTS = {"forward": (1, 1), "keys": (2, 2), "queries": (2, 1)}
+"""Of each part of attention, how often rows are multiplied as wide as queries and keys are, and as deep as values."""
+
+
+def _multiplies(value: Any) -> bool:
+    """Whether it is a product of what two tensors have."""
+    while isinstance(value, Op) and value.name == "cast":
+        value = value.args[0]
+    if not isinstance(value, Op) or value.name != "mul":
+        return False
+    left, right = ({each.buffer for each in inside(side) if isinstance(each, Load)} for side in value.args)
+    return bool(left and right) and not left & right
 
 
 def _value(arg: Any, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int]) -> Any:

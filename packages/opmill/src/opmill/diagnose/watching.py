@@ -131,7 +131,7 @@ class Watching:
             ref = plan.kernels[step.kernel]
             kernel = next((g.loops[ref.key, ref.entry] for g in self.generators if (ref.key, ref.entry) in g.loops), None)
         seen.bytes = bytes_of(step, slots, sizes, kernel)
-        seen.flops = flops_of(step, slots, sizes) if isinstance(step, Call) else 0
+        seen.flops = flops_of(step, slots, sizes, kernel)
         return seen
 
     def profiles(self) -> list[StepProfile]:
