@@ -164,6 +164,7 @@ def test_a_step_over_a_compiled_module_is_compared_with_eager_by_module() -> Non
     assert list(found := seen.by_module()) == ["model", "model.0", "model.1", "model.2"]
     assert all(each.eager > 0 and each.seconds > 0 for each in seen.modules)
     assert found["model.0"].flops == 2 * 2 * 2 * 8 * 8, "forward, and the gradient of the weight"
+    assert all(step.lines for step in seen.steps), "writes to parameters among them"
     assert opmill.counters()["recompiles"] == before["recompiles"], "nothing of what measures is captured"
     assert f"{__file__}:{step.__code__.co_firstlineno + 1}" not in {
         line for step in seen.steps if step.kind == "torch" for line in step.lines

@@ -27,6 +27,11 @@ def is_gradient(origin: str) -> bool:
     return origin == BACKWARD or origin.startswith(f"{BACKWARD} of ")
 
 
+def writing(target: str, origin: str | None) -> str:
+    """The origin of a write to an input, by that of the operator that computes what is written."""
+    return f"write {target} {origin or ''}".strip()
+
+
 def line_of(trace: str | None) -> str:
     """``file:line`` of the last frame of a traceback's text; empty where there is none."""
     if trace and (start := trace.rfind('File "')) >= 0:
@@ -76,4 +81,4 @@ def place_of(module: Any) -> str:
     return next(filter(None, map(line_of, traces)), "").rpartition("/")[2]
 
 
-__all__ = ["BACKWARD", "Origins", "gradient_of", "is_gradient", "label_of", "labels_of", "origin_of", "place_of"]
+__all__ = ["BACKWARD", "Origins", "gradient_of", "is_gradient", "label_of", "labels_of", "origin_of", "place_of", "writing"]

@@ -15,6 +15,7 @@ from opmill_fake_tensors.symbols.index import SizeUnknown
 
 from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..capture.places import writing
 from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import index
@@ -211,13 +212,14 @@ def _home(ctx: Context, value: str, meta: Meta, taken: set[str]) -> str:
 def _mutations(ctx: Context, graph: AtenGraph) -> None:
     """Writes to inputs come last. A value that reads another mutated input, or other positions, goes through a buffer of its own."""
     pending = []
+    origins = {name: node.origin for node in graph.nodes for name in node.results if name is not None}
     for target, value in graph.mutations.items():
         view = ctx.views[value]
         if ctx.buffers[view.buffer].role != "temporary":
             view = ctx.materialise(view)
-        pending.append((target, view))
-    for target, view in pending:
-        ctx.origin = f"write {target}"
+        pending.append((target, view, writing(target, origins.get(value))))
+    for target, view, origin in pending:
+        ctx.origin = origin
         if view.dtype in PARTS:
             axes = named_axes("i", (*view.sizes, 2))
             ctx.nodes.append(Pointwise(target, axes, ctx.part_at(ctx.parts_of(view), positions(axes), extents_of(axes)), origin=ctx.origin))

@@ -7,6 +7,7 @@ from typing import Any
 from ..capture.attending import with_dense_attention
 from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Node
+from ..capture.places import writing
 from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import index
@@ -46,8 +47,10 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
         )
         for n in graph.nodes
     ]
+    origins = {name: n.origin for n in graph.nodes for name in n.results}
     for target, value in graph.mutations.items():
-        nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
+        origin = writing(target, origins.get(value))
+        nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), origin))
     constants = {n: content_of(t) for n, t in graph.constants.items()}
     outputs = tuple(plan_output(o, str) for o in graph.outputs)
     return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), outputs, constants, graph.symbols(), *late_sizes(graph.sizes))

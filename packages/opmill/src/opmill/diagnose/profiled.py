@@ -143,7 +143,8 @@ def _part(seconds: float, whole: float) -> str:
 
 
 def _compared(module: ModuleProfile) -> tuple[str, str, str]:
-    return _time(module.eager), _time(module.seconds), f"{module.eager / module.seconds:.2f}x" if module.seconds else ""
+    times = module.eager / module.seconds if module.seconds else 0.0
+    return _time(module.eager), _time(module.seconds), f"{times:.0f}x" if times >= 100 else f"{times:.2f}x" if times else ""
 
 
 def _rates(step: StepProfile | ModuleProfile) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from opmill_graph_ir.backend import compile_graph
 from opmill_runtime_cache.executor import TimedExecutable, bind_reference
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
-from ..compile import compile
+from ..compile import compile, running_uncompiled
 from ..errors import UsageValueError
 from ..native import graph_options, open_store
 from ..options import Options
@@ -27,7 +27,7 @@ from .limits import Limits, limits_of
 from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
 from .routes import remembering
-from .speed import device_of, eagerly, seconds_of
+from .speed import device_of, in_turns, warm
 from .symptoms import once
 from .timing import Bound, Stepwise, Times, clocked, heard
 
@@ -44,15 +44,14 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
         warnings.simplefilter("ignore")
         watched = functools.partial(compile(function, backend=watching, **shape), *args, **kwargs)
         native = functools.partial(compile(function, **arguments), *args, **kwargs)
-    device = device_of((args, kwargs))
-    as_it_is = eagerly(functools.partial(function, *args, **kwargs))
-    eager = seconds_of(as_it_is, calls, device)
-    with EagerModules(function, (args, kwargs), device) as modules:
+    device = device_of((args, kwargs), function)
+    as_it_is = functools.partial(function, *args, **kwargs)
+    eager, compiled = in_turns(as_it_is, native, max(1, calls), device)
+    with running_uncompiled(), EagerModules(function, (args, kwargs), device) as modules:
         for _ in range(calls):
             once(as_it_is)
             modules.end_call()
-    compiled = seconds_of(native, calls, device)
-    seconds_of(watched, 0, device)
+    warm(watched)
     watching.measure(lambda: once(watched), calls)
     note = "" if watching.steps else "nothing was compiled: opmill.explain says why"
     return Profile(tuple(watching.profiles()), eager, compiled, note, together(modules.seconds(), watching.rows()))
