@@ -1,10 +1,12 @@
 """Losses of training over several processes, compiled against eager of the same configuration, both judged by eager in float64.
 
     python benchmarks/distributed_losses.py [--processes 2] [--steps 200] [--only NAME ...] [--json FILE]
+    torchrun --nproc-per-node 2 benchmarks/distributed_losses.py [--steps 200] [--only NAME ...]
 
 For each configuration the model is trained three times from the same weights on the same data: eager in float64, eager, and compiled by
 opmill. A row has how far the losses of both are from float64 at most, and from one another, the number of graphs, and of graph breaks. The
-script fails where compiled losses are further from float64 than eager's by more than a factor of two and a small floor."""
+script fails where compiled losses are further from float64 than eager's by more than a factor of two and a small floor. torchrun's
+processes have a GPU each where there are as many, and the rows of the first are lines of JSON, as they are found."""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def _sharded(model: Model, compiled: Compile, where: str, mesh: Any = None, poli
     return (compiled(model) if where == "outside" else model), model, model
 
 
-def _parallel(model: Model, mesh: Any, sequence: bool) -> None:
+def tensor_parallel(model: Model, mesh: Any, sequence: bool) -> None:
     """Tensor parallel; ``sequence``: what lies between the parallel layers is divided along the sequence."""
     between = SequenceParallel() if sequence else None
     for block in model.blocks:
@@ -150,14 +152,14 @@ def _parallel(model: Model, mesh: Any, sequence: bool) -> None:
 
 
 def _tensor_parallel(model: Model, compiled: Compile, sequence: bool = False) -> Made:
-    _parallel(model, init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tensor",)), sequence)
+    tensor_parallel(model, init_device_mesh(processes.place().type, (dist.get_world_size(),), mesh_dim_names=("tensor",)), sequence)
     return compiled(model), model, model
 
 
 def _both(model: Model, compiled: Compile, where: str = "before") -> Made:
     size = dist.get_world_size()
-    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("data", "tensor"))
-    _parallel(model, mesh["tensor"], True)
+    mesh = init_device_mesh(processes.place().type, (size // 2, 2), mesh_dim_names=("data", "tensor"))
+    tensor_parallel(model, mesh["tensor"], True)
     return _sharded(model, compiled, where, mesh["data"])
 
 
@@ -196,15 +198,16 @@ def losses(name: str, compiled: Compile, dtype: torch.dtype, steps: int) -> list
     """The losses of this rank in training by a configuration."""
     base, _, accumulated = name.partition(" | ")
     torch.manual_seed(0)
-    model = Model().to(dtype)
+    place = processes.place()
+    model = Model().to(place, dtype)
     call, owner, holder = CONFIGURATIONS[base](model, compiled)
     if isinstance(holder, nn.Module) and dtype is torch.float64 and "bfloat16" in base:
-        call, owner, holder = _sharded(Model().to(dtype), compiled, "outside")
+        call, owner, holder = _sharded(Model().to(place, dtype), compiled, "outside")
     optimizer = torch.optim.AdamW(owner.parameters(), lr=2e-3, foreach=False)
     alike = "tensor" in base or "sequence" in base  # ranks that share a row of data; two of each where both are
     part = dist.get_rank() // 2 if base.startswith("fsdp2 + ") else 0 if alike else dist.get_rank()
     torch.manual_seed(1 + part)
-    tokens = torch.randint(0, SMALL.words, (8, ROWS, LENGTH + 1))
+    tokens = torch.randint(0, SMALL.words, (8, ROWS, LENGTH + 1)).to(place)
     found = []
     for step in range(steps):
         batch = tokens[step % len(tokens)]
@@ -219,11 +222,11 @@ def losses(name: str, compiled: Compile, dtype: torch.dtype, steps: int) -> list
     return found
 
 
-def work(rank: int, size: int, store: str, steps: int, names: list[str]) -> None:
+def work(steps: int, names: list[str]) -> Iterator[dict[str, Any]]:
+    """A row of each configuration, once it has been trained by the processes of the default group."""
     import opmill
     from opmill.compile import record_of
 
-    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     for name in names:
         made: list[Any] = []
 
@@ -234,7 +237,7 @@ def work(rank: int, size: int, store: str, steps: int, names: list[str]) -> None
         exact, eager = (losses(name, lambda module: module, dtype, steps) for dtype in (torch.float64, torch.float32))
         ours = losses(name, compiled, torch.float32, steps)
         records = {id(found[1]): found[1] for found in map(record_of, made) if found is not None}.values()
-        row = {
+        yield {
             "configuration": name,
             "eager from float64": _apart(eager, exact),
             "opmill from float64": _apart(ours, exact),
@@ -244,9 +247,7 @@ def work(rank: int, size: int, store: str, steps: int, names: list[str]) -> None
             "breaks": sum(len(r.breaks) for r in records),
             "fallbacks": [g.fallback for r in records for g in r.graphs if g.fallback],
         }
-        print(json.dumps(row), flush=True)
         opmill.reset()
-    dist.destroy_process_group()
 
 
 def _apart(one: list[float], other: list[float]) -> float:
@@ -278,6 +279,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     names = [n for n in names_for(options.processes) if not options.only or n in options.only]
+    if processes.launched():
+        for row in work(options.steps, names):
+            if dist.get_rank() == 0:
+                print(json.dumps(row | {"right": is_right(row)}), flush=True)
+        return dist.destroy_process_group()
     rows = together(options.processes, options.steps, names)[0]
     columns = [key for key in rows[0] if key != "fallbacks"]
     print(processes.table_head(columns))
@@ -294,6 +300,9 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1].isdigit():
         rank, size, store, steps, *chosen = sys.argv[1:]
-        work(int(rank), int(size), store, int(steps), chosen)
+        dist.init_process_group("gloo", store=dist.FileStore(store, int(size)), rank=int(rank), world_size=int(size))
+        for row in work(int(steps), chosen):
+            print(json.dumps(row), flush=True)
+        dist.destroy_process_group()
     else:
         main()

@@ -4,18 +4,24 @@ and processes that run one script together. What they find is a table."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 _REASON = 300
 """Characters."""
+_ENDS_WITH_PARENT = 1
 
 
 def measured(command: Sequence[str], timeout: float, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
@@ -116,3 +122,27 @@ def together(
     if [process.returncode for process in running] != list(codes or [0] * size):
         raise Ended("\n".join(f"exit code {p.returncode}: {err[-2000:]}" for p, (_, err) in zip(running, said, strict=True)))
     return [out for out, _ in said]
+
+
+def launched() -> bool:
+    """Joins the processes that torchrun has started, where it has: over NCCL with a GPU each, where there are as many, else over Gloo."""
+    import torch
+    import torch.distributed as dist
+
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return False
+    with contextlib.suppress(AttributeError):  # Linux: end with torchrun, which gives each process a session of its own
+        ctypes.CDLL(None).prctl(_ENDS_WITH_PARENT, signal.SIGKILL)
+    own = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
+    if own:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if own else "gloo")
+    return True
+
+
+def place() -> torch.device:
+    """Where the tensors of this process are: on its GPU where the group's backend is NCCL."""
+    import torch
+    import torch.distributed as dist
+
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")

@@ -1,37 +1,46 @@
 """How long a step of training takes over several processes with FSDP2: eager, torch.compile and opmill, in turns in the same processes.
 
     python benchmarks/sharded_steps.py [--processes 2] [--width 256] [--layers 4] [--rounds 30] [--only NAME ...] [--json FILE]
+    torchrun --nproc-per-node 2 benchmarks/sharded_steps.py ...
 
 Each configuration trains three models from the same weights. A round is one step of each; their order turns from round to round, and all
 processes begin a step together. A row has the medians of a step in milliseconds, and the medians over rounds of eager's and of
 torch.compile's time by opmill's, on the clock and (for a machine that does other things meanwhile) of the processes' threads; the slowest process counts. The script fails where opmill is slower than either by more than 3%, or where
-losses are further from eager's than torch.compile's by more than a factor of three and a small floor."""
+losses are further from eager's than torch.compile's by more than a factor of three and a small floor. torchrun's processes have a GPU
+each where there are as many, and then a row has what `exchanged.profiled` says of each compiler, too."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
+import exchanged
 import processes
-from distributed_losses import Model, Sizes
+from distributed_losses import Model, Sizes, tensor_parallel
 
 LIMIT = 1500  # seconds for all processes together
 WARM = 4  # steps that are not counted
 FLOOR = 1e-5
 SLOWER = 0.97
+REASON = 200
+"""Characters."""
 HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 Compile = Callable[[Any], Any]
 
@@ -44,11 +53,25 @@ def blocks(model: Model, compiled: Compile, policy: MixedPrecisionPolicy | None 
     return fully_shard(model, **options)
 
 
-def whole(model: Model, compiled: Compile) -> Any:
+def whole(model: Model, compiled: Compile, policy: MixedPrecisionPolicy | None = None) -> Any:
     """Sharded by blocks, then compiled."""
+    options = {} if policy is None else {"mp_policy": policy}
     for block in model.blocks:
-        fully_shard(block)
-    return compiled(fully_shard(model))
+        fully_shard(block, **options)
+    return compiled(fully_shard(model, **options))
+
+
+def tensors(model: Model, compiled: Compile, sequence: bool) -> Any:
+    """Tensor parallel, and along the sequence between, in half precision; each block compiled."""
+    model = model.to(torch.bfloat16)
+    tensor_parallel(model, init_device_mesh(processes.place().type, (dist.get_world_size(),), mesh_dim_names=("tensor",)), sequence)
+    for position, block in enumerate(model.blocks):
+        model.blocks[position] = compiled(block)
+    return model
+
+
+def replicas(model: Model, compiled: Compile) -> Any:
+    return compiled(DistributedDataParallel(model.to(torch.bfloat16)))
 
 
 CONFIGURATIONS: dict[str, Callable[[Model, Compile], Any]] = {
@@ -56,6 +79,13 @@ CONFIGURATIONS: dict[str, Callable[[Model, Compile], Any]] = {
     "blocks, bfloat16": functools.partial(blocks, policy=HALF),
     "whole": whole,
 }
+HALVES: dict[str, Callable[[Model, Compile], Any]] = {
+    "whole, bfloat16": functools.partial(whole, policy=HALF),
+    "tensor parallel, bfloat16": functools.partial(tensors, sequence=False),
+    "sequence parallel, bfloat16": functools.partial(tensors, sequence=True),
+    "ddp, bfloat16": replicas,
+}
+"""Only where they are asked for, and on GPUs."""
 
 
 def compilers() -> dict[str, Compile]:
@@ -67,11 +97,14 @@ def compilers() -> dict[str, Compile]:
 class Training:
     def __init__(self, name: str, compiled: Compile, sizes: Sizes, rows: int, length: int) -> None:
         torch.manual_seed(0)
-        model = Model(sizes)
-        self.call = CONFIGURATIONS[name](model, compiled)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False, fused=True)
-        torch.manual_seed(1 + dist.get_rank())
-        self.tokens = torch.randint(0, sizes.words, (4, rows, length + 1))
+        place = processes.place()
+        model = Model(sizes).to(place)
+        self.call = (CONFIGURATIONS | HALVES)[name](model, compiled)
+        alike = [[p for p in model.parameters() if isinstance(p, DTensor) is wanted] for wanted in (False, True)]
+        groups = [{"params": each} for each in alike if each]  # the fused optimizer takes no plain and sharded ones together
+        self.optimizer = torch.optim.AdamW(groups, lr=1e-3, foreach=False, fused=True)
+        torch.manual_seed(1 if "parallel" in name else 1 + dist.get_rank())
+        self.tokens = torch.randint(0, sizes.words, (4, rows, length + 1)).to(place)
         self.losses: list[float] = []
 
     def step(self) -> tuple[float, float]:
@@ -88,22 +121,47 @@ class Training:
         return taken
 
 
-def work(rank: int, size: int, store: str, given: str, names: list[str]) -> None:
-    settings = json.loads(given)
-    sizes = Sizes(settings["width"], settings["width"] // 32, settings["width"] * 11 // 4, 1000, settings["layers"])
-    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+def begun(trainings: dict[str, Training]) -> tuple[dict[str, float], dict[str, str]]:
+    """Seconds of the first steps; why those fail that fail, on all processes, which are taken out."""
+    first, failed = {}, {}
+    for key, training in list(trainings.items()):
+        try:
+            first[key] = sum(training.step()[0] for _ in range(WARM))
+        except Exception as error:
+            failed[key] = f"{type(error).__name__}: {error}"[:REASON]
+            del trainings[key]
+    return first, failed
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    width: int = 256
+    layers: int = 4
+    head: int = 32
+    words: int = 1000
+    rows: int = 4
+    length: int = 128
+    rounds: int = 30
+
+
+def work(settings: Settings, names: list[str]) -> Iterator[dict[str, Any]]:
+    """What this process of the default group finds of each configuration."""
+    width = settings.width
+    sizes = Sizes(width, width // settings.head, width * 11 // 4, settings.words, settings.layers)
     for name in names:
-        trainings = {key: Training(name, compiled, sizes, settings["rows"], settings["length"]) for key, compiled in compilers().items()}
-        first = {key: sum(training.step()[0] for _ in range(WARM)) for key, training in trainings.items()}
+        trainings = {key: Training(name, compiled, sizes, settings.rows, settings.length) for key, compiled in compilers().items()}
+        first, failed = begun(trainings)
         taken: dict[str, list[tuple[float, float]]] = {key: [] for key in trainings}
         order = list(trainings)
-        for _ in range(settings["rounds"]):
+        for _ in range(settings.rounds):
             for key in order:
                 taken[key].append(trainings[key].step())
             order.append(order.pop(0))
         row = {"configuration": name, "first": first, "seconds": taken, "losses": {key: t.losses for key, t in trainings.items()}}
-        print(json.dumps(row), flush=True)
-    dist.destroy_process_group()
+        row["failed"] = failed
+        if processes.place().type == "cuda" and settings.rounds > 1:
+            row["device"] = {key: exchanged.profiled(training.step) for key, training in trainings.items()}
+        yield row
 
 
 def figures(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,12 +171,15 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for kind in (0, 1)
     )
 
+    others = [key for key in ("eager", "torch") if key in clock]
+
     def ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
-        return {k: statistics.median(a / b for a, b in zip(seconds[k], seconds["opmill"], strict=True)) for k in ("eager", "torch")}
+        return {k: statistics.median(a / b for a, b in zip(seconds[k], seconds["opmill"], strict=True)) for k in others}
 
     apart = {
         key: max(abs(a - b) for row in rows for a, b in zip(row["losses"][key], row["losses"]["eager"], strict=True))
-        for key in ("torch", "opmill")
+        for key in clock
+        if key != "eager"
     }
     return {
         "configuration": rows[0]["configuration"],
@@ -126,27 +187,32 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, Any]:
         **{f"{key} / opmill": value for key, value in ratios(clock).items()},
         **{f"{key} / opmill, work": value for key, value in ratios(work).items()},
         **{f"{key} from eager": value for key, value in apart.items()},
-        **{f"{key} first s": max(row["first"][key] for row in rows) for key in ("torch", "opmill")},
+        **{f"{key} first s": max(row["first"][key] for row in rows) for key in apart},
+        **({"failed": rows[0]["failed"]} if rows[0]["failed"] else {}),
     }
 
 
 def holds(row: dict[str, Any]) -> bool:
-    fast = row["eager / opmill"] >= SLOWER and row["torch / opmill"] >= SLOWER
+    fast = row["eager / opmill"] >= SLOWER and row.get("torch / opmill", 1) >= SLOWER
     floor = 3e-2 if "bfloat16" in row["configuration"] else FLOOR
-    return bool(fast and row["opmill from eager"] <= 3 * row["torch from eager"] + floor)
+    return bool(fast and row["opmill from eager"] <= 3 * row.get("torch from eager", 0) + floor)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"processes": 2, "width": 256, "layers": 4, "rows": 4, "length": 128, "rounds": 30}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--processes", type=int, default=2)
+    for field in dataclasses.fields(Settings):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    names = [name for name in CONFIGURATIONS if not options.only or name in options.only]
-    settings = {key: value for key, value in vars(options).items() if isinstance(value, int)}
+    settings = Settings(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)})
+    names = [name for name in CONFIGURATIONS | HALVES if (name in options.only if options.only else name in CONFIGURATIONS)]
+    if processes.launched():
+        return launched(settings, names)
+    given = json.dumps(dataclasses.asdict(settings))
     with tempfile.TemporaryDirectory() as folder:
-        said = processes.together(Path(__file__), Path(folder), json.dumps(settings), *names, size=options.processes, limit=LIMIT)
+        said = processes.together(Path(__file__), Path(folder), given, *names, size=options.processes, limit=LIMIT)
     found = [figures(list(rows)) for rows in zip(*([json.loads(line) for line in out.splitlines()] for out in said), strict=True)]
     print(processes.table_head(found[0]))
     for row in found:
@@ -157,9 +223,23 @@ def main() -> None:
     raise SystemExit(f"slower, or other losses: {wrong}" if wrong else 0)
 
 
+def launched(settings: Settings, names: list[str]) -> None:
+    for row in work(settings, names):
+        rows: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(rows, row)
+        if dist.get_rank() == 0:
+            print(json.dumps(figures(rows)), flush=True)
+            for name, found in row.get("device", {}).items():
+                print(json.dumps({"configuration": row["configuration"], "compiler": name, **found}), flush=True)
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1].isdigit():
         rank, size, store, given, *chosen = sys.argv[1:]
-        work(int(rank), int(size), store, given, chosen)
+        dist.init_process_group("gloo", store=dist.FileStore(store, int(size)), rank=int(rank), world_size=int(size))
+        for row in work(Settings(**json.loads(given)), chosen):
+            print(json.dumps(row), flush=True)
+        dist.destroy_process_group()
     else:
         main()
