@@ -44,7 +44,7 @@ def _fitted(fit: Fit, x: Expr) -> Expr:
     first, *rest = fit.powers[x.dtype]
     total: Expr = _c(x, first)
     for c in rest:
-        total = op("add", op("mul", total, t), _c(x, c))
+        total = op("fma", total, t, _c(x, c))
     return total
 
 
@@ -215,12 +215,14 @@ def _log_ndtr(x: Expr) -> Expr:
     return _pick(op("lt", x, _c(x, -1)), below, above)
 
 
-def _upper_quantile(p: Expr) -> Expr:
-    """x whose upper tail is a p of at most 1/8."""
+def _upper_quantile(p: Expr, far_out: bool = True) -> Expr:
+    """x whose upper tail is a p of at most 1/8; without ``far_out`` a p of at least exp(-18)."""
     least = 1e-300 if p.dtype == "float64" else 1e-37
     z = op("sqrt", op("mul", _c(p, -2), op("log", _kept(p, low=least))))
-    mid, far = _fitted(tables.QUANTILE_MID, _kept(z, 2.0, 6.0)), _fitted(tables.QUANTILE_FAR, _inverse(_kept(z, 6.0, 40.0)))
-    return op("mul", z, _pick(op("le", z, _c(p, 6)), mid, far))
+    mid = _fitted(tables.QUANTILE_MID, _kept(z, 2.0, 6.0))
+    if not far_out:
+        return op("mul", z, mid)
+    return op("mul", z, _pick(op("le", z, _c(p, 6)), mid, _fitted(tables.QUANTILE_FAR, _inverse(_kept(z, 6.0, 40.0)))))
 
 
 def _erfinv_inside(y: Expr) -> Expr:
@@ -236,7 +238,8 @@ def _bounded(x: Expr, value: Expr, low: float, high: float) -> Expr:
 @_special("erfinv special_erfinv")
 def _erfinv(y: Expr) -> Expr:
     a = op("abs", y)
-    tail = op("mul", _upper_quantile(op("mul", op("sub", _c(y, 1), a), _c(y, 0.5))), _c(y, math.sqrt(0.5)))
+    far_out = y.dtype == "float64"  # half of what single precision has between 1 and its neighbour is exp(-17.3)
+    tail = op("mul", _upper_quantile(op("mul", op("sub", _c(y, 1), a), _c(y, 0.5)), far_out), _c(y, math.sqrt(0.5)))
     tail = _pick(op("lt", y, _c(y, 0)), op("neg", tail), tail)
     return _bounded(y, _pick(op("le", a, _c(y, 0.75)), _erfinv_inside(y), tail), -1, 1)
 
