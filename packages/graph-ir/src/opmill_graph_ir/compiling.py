@@ -26,6 +26,7 @@ from .capture.log_softmax import in_steps
 from .capture.padding import pad_products
 from .capture.partition import partition
 from .capture.places import labels_of, place_of
+from .capture.selections import lay_selected
 from .capture.silent import silent_tangents, without
 from .capture.wide_products import widen_products
 from .compilation import Compilation, Draft, part_names
@@ -131,6 +132,12 @@ def in_parts(state: Compilation) -> Steps:
     assert state.joint is not None
     if state.options.numerics != "eager":
         in_steps(state.joint.graph)
+    return [("joint", state.joint.graph)]
+
+
+def selections(state: Compilation) -> Steps:
+    assert state.joint is not None
+    lay_selected(state.joint.graph)
     return [("joint", state.joint.graph)]
 
 

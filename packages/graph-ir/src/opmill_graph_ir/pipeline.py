@@ -273,6 +273,15 @@ PIPELINE: tuple[Step | Until, ...] = (
         without="",
     ),
     Step(
+        "selections",
+        "aten graph",
+        "aten graph",
+        "gradients of what masks select are laid in their order",
+        "compiling:selections",
+        when="training",
+        without="",
+    ),
+    Step(
         "wide products",
         "aten graph",
         "aten graph",

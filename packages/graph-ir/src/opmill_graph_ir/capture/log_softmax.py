@@ -36,10 +36,10 @@ def _steps(graph: AtenGraph, node: Node) -> list[Node] | None:
     if result is None or node.again or not numbers or not meta.sizes or _size(meta) < _SMALLEST:
         return None
     wide = _WIDE.get(meta.dtype) or getattr(torch, meta.dtype)
-    whole = replace(meta, dtype=str(wide).removeprefix("torch."), strides=_contiguous(meta.sizes))
+    whole = replace(meta, dtype=str(wide).removeprefix("torch."), strides=contiguous(meta.sizes))
     row_sizes = tuple(1 if d == dim % len(meta.sizes) else n for d, n in enumerate(meta.sizes))
-    rows = replace(whole, sizes=row_sizes, strides=_contiguous(row_sizes))
-    out = _Steps(graph, node)
+    rows = replace(whole, sizes=row_sizes, strides=contiguous(row_sizes))
+    out = Steps(graph, node)
     value = x if meta.dtype == whole.dtype else out.add(aten._to_copy.default, whole, x, dtype=wide)
     most = out.add(aten.amax.default, rows, value, [dim], True)
     shifted = out.add(aten.sub.Tensor, whole, value, most)
@@ -59,7 +59,9 @@ def _steps(graph: AtenGraph, node: Node) -> list[Node] | None:
 
 
 @dataclass
-class _Steps:
+class Steps:
+    """Nodes that stand for ``node``, with names made of its result's."""
+
     graph: AtenGraph
     node: Node
     nodes: list[Node] = field(default_factory=list)
@@ -78,7 +80,7 @@ def _size(meta: Meta) -> int:
     return total
 
 
-def _contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
+def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
     strides: list[int] = []
     step = 1
     for n in reversed(sizes):
@@ -87,4 +89,4 @@ def _contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-__all__ = ["in_steps"]
+__all__ = ["Steps", "contiguous", "in_steps"]

@@ -11,9 +11,11 @@ import torch
 from ..capture.graph import Node, Value, values_in
 from ..loops.index import index
 from ..lowered import BufferArg, Extern
+from ..overloads import resolve
 from .arguments import call_argument, plan_argument
 from .context import Context, View
 from .exprs import MOVABLE
+from .records import record_of
 
 
 @lru_cache(None)
@@ -21,6 +23,8 @@ def writing_form(func: Any) -> tuple[Any, tuple[int, ...]] | None:
     """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is
     none. What a writing form returns, its functional form gives first. Those that capture made of an operator write whatever it writes,
     others tensors."""
+    if (own := record_of(func.name()).in_place) is not None:
+        return resolve(own), (0,)
     space, _, name = func._schema.name.partition("::")
     packet = None if space in ("aten", "prims") else getattr(getattr(torch.ops, space), f"{name}_", None)
     form = getattr(func, "opmill_writes", None) or getattr(packet, func._overloadname, None)
@@ -46,6 +50,8 @@ def write_in_place(ctx: Context, node: Node) -> bool:
     if len(values) != count or not values:
         return False
     returned, written = node.results[:-count], node.results[-count:]
+    if any(ctx.metas[r].sizes != ctx.metas[v.name].sizes for v, r in zip(values, written, strict=True) if r):
+        return False  # the functional form broadcasts what the other writes
     targets = [_target(ctx, value.name, result) for value, result in zip(values, written, strict=True)]
     given = iter(targets)
     args = tuple(

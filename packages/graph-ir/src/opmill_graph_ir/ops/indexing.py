@@ -256,7 +256,11 @@ def _same_place(at: Sequence[Index], src: View) -> Sequence[Index]:
     return at if len(src.sizes) == len(at) else [ZERO] * len(src.sizes)
 
 
-@ROWS.lowers("index_put _index_put_impl", moves=True)
+ROWS.calls("masked_scatter", in_place="aten::masked_scatter_")
+
+
+@ROWS.lowers("index_put", moves=True, in_place="aten::index_put_")
+@ROWS.lowers("_index_put_impl", moves=True)
 def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], src: View, accumulate: bool = False) -> Any:
     meta = _meta(ctx, node)
     if accumulate and meta.dtype not in SUPPORTED:

@@ -44,7 +44,8 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     ``any_layout``: images may lie channels last in all operands and results, it becomes loops in either case. ``moves``: places or converts
     elements and computes with none, so types that loops only move are welcome. ``own_memory``: nothing else shows the memory of a
     result (schemas do not tell: some operators give one tensor twice). ``shares``: results lie in the memory of an operand although the
-    schema does not say so. ``out``: the overload that writes into memory given by the plan.
+    schema does not say so. ``out``: the overload that writes into memory given by the plan; ``in_place``: the one that writes its first
+    argument instead, and gives it.
 
     ``rounds_numbers``: numbers beside tensors in half precision are rounded as torch does. ``complex``: how numbers of two parts are
     lowered where no row in ``pairs.py`` says so: ``"each part"`` as real ones, ``"indexed"`` the first operand alone, ``"view"`` as
@@ -61,10 +62,15 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     own_memory: bool = False
     shares: bool = False
     out: str | None = None
+    in_place: str | None = None
     rounds_numbers: bool = False
     complex: Complex = ""
     gradient: str = ""
     normalizes: Normalizes = ""
+
+
+def _torchs_own(*_: Any, **__: Any) -> Any:
+    return NotImplemented
 
 
 class Rows(dict[str, OperatorRecord]):
@@ -87,6 +93,11 @@ class Rows(dict[str, OperatorRecord]):
             return fn
 
         return add
+
+    def calls(self, *names: str, **facts: Any) -> None:
+        """Declares facts about operators that are always torch's own."""
+        for name in " ".join(names).split():
+            self.lowers(name, **facts)(_torchs_own)
 
     def pointwise(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
         """As :meth:`lowers`, for operators that make each element of one element of their operands, cheaply, in whatever layout."""

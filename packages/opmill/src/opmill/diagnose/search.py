@@ -218,7 +218,7 @@ def _changes(then: Sequence[str], now: Sequence[str]) -> int:
 
 _STALE = "a specialisation of before is run again: no guard looks at what this line reads, which has changed since"
 _FUSING = "fusing loops"
-_BEFORE_LOOPS = ("layouts", "padding", "log softmax", "wide products", "products", "repeats")
+_BEFORE_LOOPS = ("layouts", "padding", "log softmax", "selections", "wide products", "products", "repeats")
 """Steps that are taken whether loops are fused or not."""
 _WITHOUT_KERNELS = "making the graph functional, its gradient, or the plan that runs it"
 
