@@ -340,7 +340,7 @@ def left_to_torch(state: Compilation) -> Steps:
 
 
 def _as_operators(program: Lowered) -> Schedule:
-    return Schedule(program, [ExternStep(n) for n in program.nodes if type(n) is Extern], dict(program.buffers))
+    return Schedule(program.outside(), [ExternStep(n) for n in program.nodes if type(n) is Extern], dict(program.buffers))
 
 
 @lru_cache(None)

@@ -186,5 +186,9 @@ class Lowered:
     computing: frozenset[str] = frozenset()
     """Products (the buffers they write) that may compute their operands instead of reading them."""
 
+    def outside(self) -> Lowered:
+        """What others see of the program: all but its nodes and the temporaries between them."""
+        return replace(self, nodes=(), buffers={n: info for n, info in self.buffers.items() if info.role != "temporary"})
+
 
 ExternArg = Union[PlanArg, BufferArg, Index, tuple]

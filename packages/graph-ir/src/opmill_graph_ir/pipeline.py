@@ -27,11 +27,11 @@ class Representation:
 
 
 REPRESENTATIONS: dict[str, Representation] = {
-    "FX graph": Representation("capture.text:show_module", verify="capture.laws:verify_module"),
+    "FX graph": Representation("capture.module_text:show_module", "capture.module_text:parse_module", "capture.laws:verify_module"),
     "aten graph": Representation("capture.text:show_graph", "capture.text:parse_graph", "capture.laws:verify_graph"),
     "lowered program": Representation("schedule.text:show_lowered", "schedule.text:parse_lowered", "schedule.laws:verify_lowered"),
     "loop program": Representation("schedule.text:show_program", "schedule.text:parse_program", "schedule.laws:verify_program"),
-    "schedule": Representation("schedule.laws:show_schedule", "", "schedule.laws:verify_schedule"),
+    "schedule": Representation("schedule.whole_text:show_schedule", "schedule.whole_text:parse_schedule", "schedule.laws:verify_schedule"),
     "kernel texts": Representation("planning.kernels:show_texts"),
     "plan": Representation("planning.text:show_plan", "planning.text:parse_plan", "planning.text:verify_plan"),
 }

@@ -6,7 +6,8 @@
     relu: float32[8, 4] = aten::relu(mm)
     return relu
 
-Values are bare names; sizes that are no numbers are ``size(s0 + 1)``. Contents of held tensors and constants are no part of the text.
+Values are bare names; sizes that are no numbers are ``size(s0 + 1)``. Graphs that control operators run come first, by number. Contents of
+held tensors and constants are no part of the text, nor is what was assumed of sizes beyond their ranges.
 """
 
 from __future__ import annotations
@@ -14,40 +15,45 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
+from opmill_fake_tensors.symbols import Sizes, Symbol
 from opmill_runtime_cache.devices.host import HOST
-from opmill_runtime_cache.plan.syntax import called, items, name_of, noted, notes
+from opmill_runtime_cache.plan.syntax import called, elements, items, name_of, noted, notes, part
 
+from ..inner_texts import COMMENT, Reading, Writing, apart
 from ..loops.index import Index
-from ..loops.text import parse_index, read_lines
+from ..loops.text import ExpressionParser, parse_index, read_lines
 from ..overloads import resolve
 from .control import ControlOperator
-from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
+from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Size, Value
+
+LEAST = 2
+"""The lower limit of a size of which nothing is said."""
+CONTROL = "opmill::"
+_SIZES = ExpressionParser()
 
 # ---- printing --------------------------------------------------------------------------------------------------------------
 
 
-def show_module(gm: torch.fx.GraphModule) -> str:
-    """An FX graph as Python."""
-    return gm.code.strip()
-
-
 def show_graph(graph: AtenGraph) -> str:
     """The graph as text."""
-    lines = [f"size {name} = {value}" for name, value in graph.symbols().items()]
+    inner = Writing()
+    lines = [] if graph.sizes is None else list(map(_symbol, graph.sizes.symbols.values()))
     for kind, names in (("input", graph.inputs), ("held", graph.held), ("constant", graph.constants)):
-        lines += [f"{kind} {name}: {_meta(graph.metas[name]) if name in graph.metas else 'size'}" for name in names]
+        lines += [f"{kind} {name}: {looks(graph.metas[name]) if name in graph.metas else 'size'}" for name in names]
     for node in graph.nodes:
-        left = ", ".join(f"{r}: {_meta(graph.metas[r])}" if r else "_" for r in node.results)
+        left = ", ".join(f"{r}: {looks(graph.metas[r])}" if r else "_" for r in node.results)
         arguments = [*map(_arg, node.args), *(f"{k}={_arg(v)}" for k, v in node.kwargs.items())]
         notes = (
             [f"binds={[list(b) for b in node.binds]!r}"] * bool(node.binds)
             + ["again=True"] * node.again
             + [f"kept={node.kept}"] * (node.kept is not None)
             + [f"label={node.label}"] * (node.label != NO_LABEL)
+            + ([f"bodies={_numbered(node.func, inner)}"] if isinstance(node.func, ControlOperator) else [])
         )
         told = f"; {', '.join(notes)}" if notes else ""
         where = f"   # {node.origin}" if node.origin else ""
@@ -55,10 +61,22 @@ def show_graph(graph: AtenGraph) -> str:
     lines += [f"begin {name} at {offset}" for name, offset in graph.offsets.items()]
     lines += [f"write {target} <- {value}" for target, value in graph.mutations.items()]
     lines.append("return " + ", ".join(map(_output, graph.outputs)))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*inner.lines, *lines]) + "\n"
 
 
-def _meta(meta: Meta) -> str:
+def _numbered(operator: ControlOperator, inner: Writing) -> list[int]:
+    return [inner.number("body", id(body), partial(show_graph, body)) for body in operator.bodies]
+
+
+def _symbol(symbol: Symbol) -> str:
+    """``size s0 = 8``, with what is known of it beside the number of the captured call."""
+    low = f" from {symbol.low}" if symbol.low != LEAST else ""
+    high = "" if symbol.high is None else f" to {symbol.high}"
+    return f"size {symbol.name} = {symbol.hint}{low}{high}{f' as {symbol.definition}' if symbol.definition else ''}"
+
+
+def looks(meta: Meta) -> str:
+    """What a value looks like, as texts of graphs have it: ``float32[16, 4] strides [1, 16] on cuda:0``."""
     strides = "" if meta.strides == _rows(meta.sizes) else f" strides {_listed(meta.strides)}"
     opaque = " opaque" if meta.opaque else ""
     return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == HOST else f' on {meta.device}'}"
@@ -87,6 +105,8 @@ def _arg(arg: Any) -> str:
         return f"[{inside}]" if isinstance(arg, list) else f"({inside}{',' if len(arg) == 1 else ''})"
     if isinstance(arg, float) and not math.isfinite(arg):
         return f"number({str(arg)!r})"
+    if isinstance(arg, complex):
+        return f"complex({str(arg.real)!r}, {str(arg.imag)!r})"
     if isinstance(arg, torch.device):
         return f"device({str(arg)!r})"
     return repr(arg)  # numbers, strings, torch.float32, torch.strided, ...
@@ -108,7 +128,7 @@ def _output(out: Output) -> str:
 
 def parse_graph(text: str, tensors: Mapping[str, torch.Tensor] | None = None) -> AtenGraph:
     """The graph that ``text`` shows. ``tensors``: held ones and constants by name; zeros otherwise. Raises GraphError GI042 with the line
-    that cannot be read: also for sizes that are no numbers, whose environment has no text, and for control operators."""
+    that cannot be read."""
     parser = _Parser(tensors or {})
     read_lines(text, parser.line, "an aten graph")
     return parser.graph
@@ -116,15 +136,18 @@ def parse_graph(text: str, tensors: Mapping[str, torch.Tensor] | None = None) ->
 
 class _Parser:
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        self.graph, self.tensors = AtenGraph(), tensors
+        self.graph, self.tensors, self.inner = AtenGraph(), tensors, Reading()
 
     def line(self, line: str) -> None:
-        line, _, origin = line.strip().partition("   # ")
+        if self.inner.takes(line):
+            return
+        line, origin = apart(line.strip(), COMMENT)
         head, _, rest = line.partition(" ")
         graph = self.graph
         if head in ("input", "held", "constant"):
-            name, _, looks = rest.partition(": ")
-            graph.metas[name] = self.meta(looks)
+            name, _, shown = rest.partition(": ")
+            if shown != "size":
+                graph.metas[name] = parse_looks(shown)
             if head == "input":
                 graph.inputs.append(name)
             elif head == "held":
@@ -138,19 +161,36 @@ class _Parser:
         elif head == "write":
             target, _, value = rest.partition(" <- ")
             graph.mutations[target] = value
+        elif head == "size":
+            self.symbol(rest)
         elif head == "return":
             graph.outputs = list(map(self.output, items(rest)))
         else:
-            assert head != "size", "sizes that are no numbers"
             self.node(line, origin)
+
+    def symbol(self, rest: str) -> None:
+        name, _, told = rest.partition(" = ")
+        told, _, definition = told.partition(" as ")
+        hint, *limits = told.split()
+        bounds = dict(zip(limits[::2], map(int, limits[1::2]), strict=True))
+        sizes = self.graph.sizes = self.graph.sizes or Sizes()
+        low, value = bounds.get("from", LEAST), None if hint == "None" else int(hint)
+        if definition:
+            assert str(sizes.derived(definition, low=low)) == name, "sizes that follow from others are named by their position"
+        else:
+            sizes.new(value, low=low, high=bounds.get("to"), name=name)
 
     def node(self, line: str, origin: str) -> None:
         left, _, right = line.partition(" = ")
         name, _, arguments = right.partition("(")
-        shown, remarks = (arguments, "") if arguments.endswith(")") else arguments.rsplit("; ", 1)
+        shown, remarks = apart(arguments, "; ")
         call, told = called(f"f({shown}"), notes(remarks)
-        results = [] if left == "nothing" else [self.result(r) for r in _apart(left)]
-        func = _operator(name)
+        results = [] if left == "nothing" else [self.result(r) for r in _results(left)]
+        func: Any
+        if "bodies" not in told:
+            func = resolve(name)
+        else:
+            func = ControlOperator(name.removeprefix(CONTROL), tuple(self.inner.made(n, parse_graph) for n in told["bodies"]))
         kwargs = {k.arg: self.arg(k.value) for k in call.keywords if k.arg is not None}
         binds = tuple(tuple(b) for b in told.get("binds", ()))
         args = tuple(map(self.arg, call.args))
@@ -161,20 +201,9 @@ class _Parser:
     def result(self, text: str) -> str | None:
         if text == "_":
             return None
-        name, _, looks = text.partition(": ")
-        self.graph.metas[name] = self.meta(looks)
+        name, _, shown = text.partition(": ")
+        self.graph.metas[name] = parse_looks(shown)
         return name
-
-    def meta(self, looks: str) -> Meta:
-        dtype, _, rest = looks.partition("[")
-        shown, _, rest = rest.partition("]")
-        sizes = _numbers(shown)
-        strides = _rows(sizes)
-        if rest.startswith(" strides ["):
-            shown, _, rest = rest.removeprefix(" strides [").partition("]")
-            strides = _numbers(shown)
-        opaque, rest = rest.startswith(" opaque"), rest.removeprefix(" opaque")
-        return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or HOST, opaque)
 
     def tensor(self, name: str) -> torch.Tensor:
         meta = self.graph.metas[name]
@@ -194,8 +223,10 @@ class _Parser:
             name = name_of(node.func)
             if name == "size":
                 return parse_index(ast.unparse(node.args[0]))
-            value = ast.literal_eval(node.args[0])
-            return torch.device(value) if name == "device" else float(value)
+            values = list(map(ast.literal_eval, node.args))
+            if name == "device":
+                return torch.device(*values)
+            return complex(*map(float, values)) if name == "complex" else float(*values)
         return ast.literal_eval(node)
 
     def output(self, node: ast.expr) -> Output:
@@ -203,18 +234,37 @@ class _Parser:
             return OutputTensor(node.id)
         if not isinstance(node, ast.Call) or name_of(node.func) != "tensor":
             return self.arg(node)
-        told = noted(node.keywords)
-        if (view := told.pop("view", None)) is not None:
-            sizes, strides, offset = view
-            told |= {"sizes": tuple(sizes), "strides": tuple(strides), "offset": offset}
+        view = {k.arg: k.value for k in node.keywords}.get("view")
+        told = noted([k for k in node.keywords if k.arg != "view"])
+        if view is not None:
+            sizes, strides, offset = part(view, ast.Tuple).elts
+            told |= {"sizes": _sizes(elements(sizes)), "strides": _sizes(elements(strides)), "offset": _size(offset)}
         return OutputTensor(name_of(node.args[0]), **told)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.split(", ") if n)
+def parse_looks(text: str) -> Meta:
+    """What a value looks like, as ``looks`` writes it."""
+    dtype, _, rest = text.partition("[")
+    shown, _, rest = rest.partition("]")
+    sizes = _sizes(items(shown))
+    strides = _rows(sizes)
+    if rest.startswith(" strides ["):
+        shown, _, rest = rest.removeprefix(" strides [").partition("]")
+        strides = _sizes(items(shown))
+    opaque, rest = rest.startswith(" opaque"), rest.removeprefix(" opaque")
+    return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or HOST, opaque)
 
 
-def _apart(text: str) -> list[str]:
+def _sizes(nodes: Sequence[ast.expr]) -> tuple[Size, ...]:
+    return tuple(map(_size, nodes))
+
+
+def _size(node: ast.expr) -> Size:
+    size = _SIZES.index_of(node)
+    return size if size.constant is None else size.constant
+
+
+def _results(text: str) -> list[str]:
     """Results that stand one behind the other; commas inside of brackets do not part them."""
     parts, depth, start = [], 0, 0
     for k, letter in enumerate(text):
@@ -225,10 +275,4 @@ def _apart(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
-def _operator(name: str) -> Any:
-    found = resolve(name)
-    assert not isinstance(found, ControlOperator)
-    return found
-
-
-__all__ = ["parse_graph", "show_graph", "show_module"]
+__all__ = ["looks", "parse_graph", "parse_looks", "show_graph"]

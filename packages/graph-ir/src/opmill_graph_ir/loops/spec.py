@@ -243,6 +243,8 @@ def _load(e: Load, scope: _Scope) -> Iterator[str]:
         yield f"mask of {e.mask.dtype}"
     if e.other is not None and e.other.dtype != e.dtype:
         yield f"load of {e.dtype} else {e.other.dtype}"
+    if e.other is not None and e.mask is None:
+        yield f"{e.buffer} is read everywhere, and something else elsewhere"
 
 
 def _op(e: Op, scope: _Scope) -> Iterator[str]:

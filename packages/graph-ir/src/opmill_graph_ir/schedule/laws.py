@@ -120,8 +120,4 @@ def verify_schedule(program: Schedule) -> None:
             raise GraphError("GI041", f"a schedule breaks a law: {step.kernel.name} is given {len(step.arguments)} buffers", hint=BUG)
 
 
-def show_schedule(program: Schedule) -> str:
-    return str(program)
-
-
-__all__ = ["PROGRAM_LAWS", "show_schedule", "verify_lowered", "verify_program", "verify_schedule"]
+__all__ = ["PROGRAM_LAWS", "verify_lowered", "verify_program", "verify_schedule"]

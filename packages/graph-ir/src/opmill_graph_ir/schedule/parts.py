@@ -166,7 +166,7 @@ def _narrowed(part: _Part, program: Program) -> Loop:
         if high - low > 1:
             axes.append(program.fresh_axis(index(high - low)))
         place[axis.name] = index(axes[-1].name) + low if high - low > 1 else index(low)
-    unmasked = Rewriter(rule=lambda read: replace(read, mask=None) if read.mask in part.inside else None)
+    unmasked = Rewriter(rule=lambda read: replace(read, mask=None, other=None) if read.mask in part.inside else None)
     [write] = part.loop.writes
     loop = replace(part.loop, writes=(replace(write, value=unmasked(part.new)),))
     moved: Any = Rewriter(place, extents=program.extents)

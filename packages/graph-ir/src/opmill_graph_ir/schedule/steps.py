@@ -14,7 +14,6 @@ from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
 from ..loops.index import Index, index
 from ..loops.ir import LoopKernel, Nest
-from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
 from ..overloads import exchanges
 from ..pipeline import PASSES, found
@@ -80,7 +79,8 @@ Step = KernelStep | ExternStep
 
 @dataclass
 class Schedule:
-    """Steps in an order that is right. ``buffers``: all that the steps and outputs name."""
+    """Steps in an order that is right. ``lowered``: the program that they compute, as it is seen from outside (``Lowered.outside``).
+    ``buffers``: all that the steps and outputs name."""
 
     lowered: Lowered
     steps: list[Step]
@@ -93,15 +93,6 @@ class Schedule:
     def wanted(self) -> list[tuple[LoopKernel, str]]:
         """Distinct kernels, each with the device that it runs on."""
         return list(dict.fromkeys((s.kernel, s.device) for s in self.steps if type(s) is KernelStep))
-
-    def __str__(self) -> str:
-        lines = []
-        for step in self.steps:
-            if isinstance(step, KernelStep):
-                lines.append(f"{step.kernel.name}({', '.join(step.arguments)})   # {step.origin}")
-            else:
-                lines.append(f"{', '.join(map(str, step.node.results))} = {step.node.op}(...)   # {step.node.origin}")
-        return "\n".join([*lines, "", *map(show, self.kernels())])
 
 
 @dataclass
@@ -193,7 +184,7 @@ def _alone(program: Program) -> list[Group]:
 
 def emitted(work: Scheduling) -> Schedule:
     steps = _steps(work.groups, work.program, work.fusion)
-    work.schedule = Schedule(work.lowered, _from_anywhere(steps) if work.fusion else steps, work.program.buffers)
+    work.schedule = Schedule(work.lowered.outside(), _from_anywhere(steps) if work.fusion else steps, work.program.buffers)
     return work.schedule
 
 

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 from opmill_runtime_cache.plan.syntax import called, elements, expression, items, name_of, noted, notes, part
 
+from ..capture.text import parse_graph, show_graph
+from ..inner_texts import COMMENT, Reading, Writing, apart
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Read, Reduction, Scan
-from ..loops.text import MODES, ExpressionParser, constant, read_lines, show_expr, show_index
+from ..loops.text import MODES, ExpressionParser, constant, parse, read_lines, show, show_expr, show_index
 from ..lowered import BufferArg, BufferInfo, BufferRole, Cumulate, Extern, Lowered, Node, Pointwise, Reduce, Scatter, TensorOutput
 from .loop import Loop, Program, Write
 
@@ -32,38 +35,45 @@ from .loop import Loop, Program, Write
 
 
 def show_lowered(program: Lowered) -> str:
-    """A lowered program as text. Contents of constants are shown in hexadecimal digits; bodies of control operators by their number."""
-    lines = _heading(program.symbols, program.definitions, program.computing, program.buffers.values())
-    lines += [f"bytes {name} {data.hex()}" for name, data in program.constants.items()]
-    lines += [f"demand {condition!r}, {message!r}" for condition, message in program.checks]
-    lines.append(f"takes {', '.join(program.inputs)}".strip())
+    """A lowered program as text. Contents of constants are shown in hexadecimal digits."""
+    inner = Writing()
+    lines = heading(program, program.buffers.values()) + outside(program)
     for node in program.nodes:
-        lines += _node(node)
-    lines.append("return " + ", ".join(map(_output, program.outputs)))
-    return "\n".join(lines) + "\n"
+        lines += _node(node, inner)
+    lines.append("return " + ", ".join(map(show_output, program.outputs)))
+    return "\n".join([*inner.lines, *lines]) + "\n"
+
+
+def outside(program: Lowered) -> list[str]:
+    """Lines about constants, conditions and inputs."""
+    lines = [f"bytes {name} {data.hex()}" for name, data in program.constants.items()]
+    lines += [f"demand {condition!r}, {message!r}" for condition, message in program.checks]
+    return [*lines, f"takes {', '.join(program.inputs)}".strip()]
 
 
 def show_program(program: Program) -> str:
     """A program in the midst of scheduling as text."""
-    lines = _heading(program.symbols, program.definitions, program.computing, program.buffers.values())
+    inner = Writing()
+    lines = heading(program, program.buffers.values())
     for statement in program.statements:
         if isinstance(statement, Extern):
-            lines.append(_call(statement))
+            lines.append(show_call(statement, inner))
             continue
         lines.append(f"loop{_domain(statement.axes, statement.inner)}{_of(statement.sources)}{_comment(statement.origin)}")
         lines += _body(statement.lets, statement.checks, statement.reductions, statement.scans)
         lines += [_set(w.buffer, w.indices, w.value, w.mode, w.first) for w in statement.writes]
     lines.append("return " + ", ".join(sorted(program.outputs)))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*inner.lines, *lines]) + "\n"
 
 
-def _heading(symbols: Any, definitions: Any, computing: Any, buffers: Any) -> list[str]:
-    lines = [f"size {name} = {definitions.get(name, value)}" for name, value in symbols.items()]
+def heading(program: Lowered | Program, buffers: Iterable[BufferInfo]) -> list[str]:
+    """Lines about sizes and buffers."""
+    lines = [f"size {name} = {program.definitions.get(name, value)}" for name, value in program.symbols.items()]
     for info in buffers:
         free = "" if info.fixed else " free"
         where = "" if info.device == HOST else f" on {info.device}"
         strides = "" if info.strides == _rows(info.sizes) else f" strides {_sizes(info.strides)}"
-        may = " computing" if info.name in computing else ""
+        may = " opaque" * info.opaque + " computing" * (info.name in program.computing)
         lines.append(f"{info.role} {info.name}: {info.dtype}{_sizes(info.sizes)}{strides}{where}{free}{may}{_comment(info.origin)}")
     return lines
 
@@ -111,9 +121,9 @@ def _set(buffer: str, at: Sequence[Index], value: Expr, mode: str = "set", first
     return f"  {mode}{'' if first is None else f'.first{first}'} {show_expr(Read(buffer, tuple(at), value.dtype))} = {show_expr(value)}"
 
 
-def _node(node: Node) -> list[str]:
+def _node(node: Node, inner: Writing) -> list[str]:
     if isinstance(node, Extern):
-        return [_call(node)]
+        return [show_call(node, inner)]
     at = tuple(index(a.name) for a in node.axes)
     tail = _of((node.source,) if node.source else ()) + _comment(node.origin)
     if isinstance(node, Pointwise):
@@ -131,15 +141,16 @@ def _node(node: Node) -> list[str]:
     return [head + tail, *body, *(_set(b, at, v, first=first) for b, v in zip(node.buffers, node.values, strict=True))]
 
 
-def _call(node: Extern) -> str:
+def show_call(node: Extern, inner: Writing) -> str:
+    """An operator of torch's, or a kernel in the place of one."""
     arguments = [*map(_arg, node.args), *(f"{k}={_arg(v)}" for k, v in node.kwargs.items())]
     notes = [f"out={node.out_variant!r}"] if node.out_variant else []
     notes += [f"mutates={list(node.mutates)!r}"] if node.mutates else []
     notes += [f"binds={[list(b) for b in node.binds]!r}"] if node.binds else []
-    notes += [f"bodies={len(node.bodies)}"] if node.bodies else []
+    notes += [f"bodies={[inner.number('body', id(b), partial(show_graph, b)) for b in node.bodies]}"] if node.bodies else []
     notes += ["draws=True"] if node.draws else []
     notes += [f"source={node.source!r}"] if node.source else []
-    notes += [f"kernel={node.kernel.name!r}"] if node.kernel is not None else []
+    notes += [f"kernel={inner.number('kernel', node.kernel, partial(show, node.kernel))}"] if node.kernel is not None else []
     left = ", ".join("_" if r is None else r for r in node.results)
     told = f"; {', '.join(notes)}" if notes else ""
     return f"call {left or 'nothing'} = {node.op} ({', '.join(arguments)}){told}{_comment(node.origin)}"
@@ -164,7 +175,7 @@ def _arg(value: object) -> str:
     return f"[{', '.join(map(_arg, value))}]"
 
 
-def _output(out: TensorOutput | Index | None) -> str:
+def show_output(out: TensorOutput | Index | None) -> str:
     if not isinstance(out, TensorOutput):
         return "None" if out is None else f"size({show_index(out)})"
     shown = _arg(BufferArg(out.buffer, out.sizes, out.strides, out.offset))
@@ -176,26 +187,16 @@ def _output(out: TensorOutput | Index | None) -> str:
 
 
 def parse_lowered(text: str) -> Lowered:
-    """The program that ``text`` shows. Raises GraphError GI042 with the line that cannot be read, also for bodies of control operators."""
-    parser = _Parser()
+    """The program that ``text`` shows. Raises GraphError GI042 with the line that cannot be read."""
+    parser = ProgramParser()
     read_lines(text, parser.line, "a lowered program")
-    return Lowered(
-        tuple(_lowered(s) for s in parser.statements),
-        parser.buffers,
-        parser.inputs,
-        tuple(parser.outputs),
-        parser.constants,
-        parser.symbols,
-        parser.definitions,
-        tuple(parser.demands),
-        frozenset(parser.computing),
-    )
+    return parser.lowered()
 
 
 def parse_program(text: str) -> Program:
     """The program that ``text`` shows, whose next fresh name is none of those in it. Raises GraphError GI042 with the line that cannot be
     read."""
-    parser = _Parser()
+    parser = ProgramParser()
     read_lines(text, parser.line, "a program")
     program = Program([], parser.buffers, {o.buffer for o in parser.outputs if isinstance(o, TensorOutput)})
     program.symbols, program.definitions, program.computing = parser.symbols, parser.definitions, frozenset(parser.computing)
@@ -246,9 +247,12 @@ def _lowered(each: _Statement | Extern) -> Node:
 _ROLES: dict[str, BufferRole] = {"input": "input", "held": "held", "constant": "constant", "temporary": "temporary"}
 
 
-class _Parser(ExpressionParser):
+class ProgramParser(ExpressionParser):
+    """Reads programs of loops line by line."""
+
     def __init__(self) -> None:
         super().__init__()
+        self.inner = Reading()
         self.buffers: dict[str, BufferInfo] = {}
         self.symbols: dict[str, int | None] = {}
         self.definitions: dict[str, str] = {}
@@ -259,12 +263,28 @@ class _Parser(ExpressionParser):
         self.statements: list[_Statement | Extern] = []
         self.outputs: list[TensorOutput | Index | None] = []
 
+    def lowered(self) -> Lowered:
+        """What has been read, as lowering gives it."""
+        return Lowered(
+            tuple(_lowered(s) for s in self.statements),
+            self.buffers,
+            self.inputs,
+            tuple(self.outputs),
+            self.constants,
+            self.symbols,
+            self.definitions,
+            tuple(self.demands),
+            frozenset(self.computing),
+        )
+
     def element(self, buffer: str, at: ast.expr, mask: Expr | None, other: Expr | None) -> Expr:
         items = at.elts if isinstance(at, (ast.Tuple, ast.List)) else [at]
         return Read(buffer, tuple(map(self.index_of, items)), self.dtypes[buffer], mask, constant(other))
 
     def line(self, line: str) -> None:
-        line, _, origin = line.partition("   # ")
+        if self.inner.takes(line):
+            return
+        line, origin = apart(line, COMMENT)
         head, _, rest = line.strip().partition(" ")
         if line.startswith("  "):
             self.point(head, rest)
@@ -288,7 +308,7 @@ class _Parser(ExpressionParser):
         elif head == "return":
             self.outputs = list(map(self.output, items(rest)))
         else:
-            rest, _, sources = f"{rest} ".partition(" of ")
+            rest, _, sources = f" {rest} ".partition(" of ")
             domain, _, base = rest.partition("from ")
             axes, _, inner = domain.partition("over ")
             loop = _Statement(head, self.axes(axes), self.axes(inner), base.strip() or None)
@@ -309,7 +329,7 @@ class _Parser(ExpressionParser):
         if "computing" in words:
             self.computing.append(name)
         self.dtypes[name] = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-        self.buffers[name] = BufferInfo(name, dtype, extents, strides, device, _ROLES[role], "free" not in words, origin)
+        self.buffers[name] = BufferInfo(name, dtype, extents, strides, device, _ROLES[role], "free" not in words, origin, "opaque" in words)
 
     def sizes(self, text: str) -> tuple[Index, ...]:
         return tuple(map(self.index_of, items(text)))
@@ -336,11 +356,11 @@ class _Parser(ExpressionParser):
     def call(self, rest: str, origin: str) -> Extern:
         left, _, right = rest.partition(" = ")
         op, _, arguments = right.partition(" ")
-        shown, _, remarks = arguments.partition("; ") if not arguments.endswith(")") else (arguments, "", "")
+        shown, remarks = apart(arguments, "; ")
         given = called(f"f{shown}")
         told = notes(remarks)
-        assert "bodies" not in told, "bodies of control operators have no text"
-        assert "kernel" not in told, "kernels have a text of their own"
+        bodies = tuple(self.inner.made(number, parse_graph) for number in told.get("bodies", ()))
+        kernel = self.inner.made(told["kernel"], parse) if "kernel" in told else None
         results = () if left == "nothing" else tuple(None if r == "_" else r for r in left.split(", "))
         return Extern(
             op,
@@ -351,9 +371,10 @@ class _Parser(ExpressionParser):
             tuple(told.get("mutates", ())),
             origin,
             tuple(tuple(b) for b in told.get("binds", ())),
-            (),
+            bodies,
             told.get("draws", False),
             told.get("source", ""),
+            kernel,
         )
 
     def arg(self, node: ast.expr) -> Any:
@@ -386,4 +407,14 @@ class _Parser(ExpressionParser):
         return TensorOutput(found.buffer, found.sizes, found.strides, found.offset, **told)
 
 
-__all__ = ["parse_lowered", "parse_program", "show_lowered", "show_program"]
+__all__ = [
+    "ProgramParser",
+    "heading",
+    "outside",
+    "parse_lowered",
+    "parse_program",
+    "show_call",
+    "show_lowered",
+    "show_output",
+    "show_program",
+]
