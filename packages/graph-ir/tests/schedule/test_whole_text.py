@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowered_programs import PROGRAMS, lowered_program
 from pass_text import lines
 from random_lowered import Maker
-from test_program_text import PROGRAMS, _lowered
 
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.errors import GraphError
@@ -53,7 +53,7 @@ def test_everything_that_a_schedule_may_hold_is_read_back():
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_schedules_are_read_back(name):
-    made = schedule(_lowered(name))
+    made = schedule(lowered_program(name))
     again = parse_schedule(show_schedule(made))
     verify_schedule(again)
     assert again == made

@@ -1,13 +1,12 @@
-"""Programs as text, read back."""
+"""Programs as they are after lowering, by name."""
 
-import pytest
+from __future__ import annotations
+
 import torch
 
 from opmill_graph_ir.capture.functionalize import functionalize
-from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.lowered import Lowered
 from opmill_graph_ir.ops.lower import lower
-from opmill_graph_ir.schedule.loop import program_of
-from opmill_graph_ir.schedule.text import parse_lowered, parse_program, show_lowered, show_program
 
 F = torch.nn.functional
 PROGRAMS = {
@@ -27,36 +26,10 @@ PROGRAMS = {
 }
 
 
-def _lowered(name):
+def lowered_program(name: str) -> Lowered:
     function, x = PROGRAMS[name]
     graph = torch.fx.Graph()
     node = graph.call_function(lambda x: (function(x),), (graph.placeholder("x"),))
     graph.output(node)
     with torch.no_grad():
         return lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), [x.clone()]))
-
-
-def _same(a, b):
-    assert a.nodes == b.nodes
-    assert a == b
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_lowered_programs_are_read_back(name):
-    lowered = _lowered(name)
-    _same(parse_lowered(show_lowered(lowered)), lowered)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_are_read_back(name):
-    program = program_of(_lowered(name))
-    text = show_program(program)
-    again = parse_program(text)
-    assert again.statements == program.statements
-    assert (again.buffers, again.outputs, again.extents) == (program.buffers, program.outputs, program.extents)
-    assert show_program(again) == text
-
-
-def test_what_cannot_be_read_is_said_with_its_line():
-    with pytest.raises(GraphError, match="GI042: line 2 of a program cannot be read: loop a<"):
-        parse_program("input x: float32[8]\nloop a<\n")
