@@ -31,7 +31,8 @@ _ABOVE = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFront
 """Function transforms: what is made here is no tensor of theirs."""
 _LIMIT = 20_000
 _found: dict[Any, Exception | None] = {}
-"""By operator, and types and ranks of its arguments."""
+"""By operator, types and ranks of its arguments, and which of their dimensions are empty; with all numbers, where the kernel said something
+else of these arguments than which types it takes."""
 
 
 def refusal(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
@@ -41,27 +42,42 @@ def refusal(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Except
         return None  # which is written, and has a size of its own
     types: list[torch.dtype] = []
     key: list[Any] = [func]
+    numbers: list[int] = []
     for value in (*args, *kwargs.values()):
-        _describe(value, types, key)
+        _describe(value, types, key, numbers)
     if not types:
         return None
     known = tuple(key)
-    if known not in _found:
+    if known in _found:
+        return _found[known]
+    exactly = (*known, *numbers)
+    if exactly not in _found:
         if len(_found) > _LIMIT:
             _found.clear()
-        _found[known] = _tried(func, *_few(func, args, kwargs))
-    return _found[known]
+        error = _tried(func, *_few(func, args, kwargs))
+        of_types = error is not None and isinstance(error, _REFUSALS) and bool(_OF_TYPES.search(str(error)))
+        if error is None or of_types:
+            exactly = known
+        _found[exactly] = error if of_types else None
+    return _found[exactly]
 
 
-def _describe(value: Any, types: list[torch.dtype], key: list[Any]) -> None:
+def _describe(value: Any, types: list[torch.dtype], key: list[Any], numbers: list[int]) -> None:
+    """Adds to ``key`` what which types a kernel takes may depend on, and to ``numbers`` the rest."""
     if isinstance(value, torch.Tensor):
         types.append(value.dtype)
         key += (value.dtype, value.dim())
+        sizes = [_number(n) for n in value.shape]
+        numbers += sizes
+        if 0 in sizes:  # kernels return early, or say something else first
+            key.append(tuple(n == 0 for n in sizes))
     elif isinstance(value, (list, tuple)):
         key.append(len(value))
         for v in value:
-            _describe(v, types, key)
+            _describe(v, types, key, numbers)
     else:
+        if type(value) in (int, torch.SymInt):
+            numbers.append(_number(value))
         key.append(value if type(value) in (torch.dtype, str, bool) else type(value))
 
 
@@ -90,7 +106,7 @@ def _tried(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Excepti
         error = _raised(func, args, kwargs, {} if elements <= _CHEAP else smaller)
         if error is not None and not _OF_TYPES.search(str(error)) and _CHEAP < elements <= _MOST:
             error = _raised(func, args, kwargs, {})
-    return error if error is not None and isinstance(error, _REFUSALS) and _OF_TYPES.search(str(error)) else None
+    return error
 
 
 def _raised(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], smaller: Mapping[int, int]) -> Exception | None:

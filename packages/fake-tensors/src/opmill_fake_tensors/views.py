@@ -24,6 +24,8 @@ def inferred(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
             raise RuntimeError(message)
         return tuple(sizes)
     if not demanded(known != 0):
+        if not demanded(numel == 0):
+            raise RuntimeError(message)
         raise RuntimeError(
             f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value and "
             f"is ambiguous"

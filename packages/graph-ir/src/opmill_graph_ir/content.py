@@ -9,5 +9,5 @@ import torch
 
 def content_of(tensor: torch.Tensor) -> bytes:
     """The elements of a tensor on any device in row-major order, as they lie in memory."""
-    dense = tensor.detach().cpu().contiguous()
+    dense = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.numel() else b""

@@ -174,3 +174,45 @@ def _segment_reduce(x: Tensor, reduce: str, *, lengths: Any = None, offsets: Any
 def _reduced(x: Tensor, *_: Any, **__: Any) -> None:
     if x.dim() > _MOST_DIMS:
         raise RuntimeError(f"only tensors with up to {_MOST_DIMS} dims are supported")
+
+
+def _of_something(name: str) -> Callable[..., None]:
+    def refuse(x: Tensor, *where: Any, **named: Any) -> None:
+        dim = named["dim"] if "dim" in named else next((d for d in where if type(d) is int), None)
+        if name == "mode" and dim is None:
+            dim = -1
+        if dim is None or not x.dim() or not -x.dim() <= dim < x.dim() or all(type(n) is not int or n for n in x.size()):
+            return
+        size = x.size(dim)
+        if type(size) is int and size == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
+
+    return refuse
+
+
+CHECKS.update(
+    {
+        f"aten::{op}": _of_something(name)
+        for op, name in {"max": "max", "min": "min", "median": "median", "nanmedian": "median", "mode": "mode"}.items()
+    }
+)
+
+
+def _running(name: str) -> Callable[..., None]:
+    def refuse(x: Tensor, dim: int, **_: Any) -> None:
+        if not x.dim() and dim not in (-1, 0):
+            raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
+
+    return refuse
+
+
+CHECKS.update({f"aten::{name}": _running(name) for name in ("cummax", "cummin")})
+
+
+@check("_softmax sort argsort")
+def _along(x: Tensor, *where: Any, dim: int | None = None, **_: Any) -> None:
+    if dim is None:
+        dim = next((d for d in where if type(d) is int), -1)
+    rank = max(x.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
