@@ -4,24 +4,16 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from opmill_graph_ir.loops.cases import Case, cast, op
-from opmill_graph_ir.loops.index import Index, index, mod
+from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner, disagreement
 from opmill_kernel_gen_cpp.kernel import kernel_text
 from opmill_kernel_gen_cpp.prepare.partial import in_parts
-from opmill_kernel_gen_cpp.prepare.ranges import bounds, index_bounds
 from opmill_kernel_gen_cpp.prepare.segments import segments
-from opmill_kernel_gen_cpp.prepare.simplify import Simplifier
 from opmill_kernel_gen_cpp.prepare.statistics import two_passes
 from opmill_kernel_gen_cpp.target import AVX2
-
-RANGES = {"i": (0, 63), "j": (3, 9)}
-X, B = Load("x", index("i"), "float32"), Load("b", index("i"), "bool")
-BYTE = Load("n", index("i"), "int8")
 
 
 def at(value: Index | str, dtype: str = "int64") -> IndexValue:
@@ -30,50 +22,6 @@ def at(value: Index | str, dtype: str = "int64") -> IndexValue:
 
 def number(value: int) -> Const:
     return Const(value, "int64")
-
-
-TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (op("lt", at("i"), number(64)), TRUE),
-        (op("ge", at("i"), number(64)), FALSE),
-        (op("ge", op("add", at("i"), number(0)), number(0)), TRUE),
-        (op("lt", at("i"), number(32)), op("lt", at("i", "int32"), Const(32, "int32"))),
-        (op("lt", op("mul", at("i"), number(1 << 26)), number(32)), op("lt", op("mul", at("i"), number(1 << 26)), number(32))),
-        (op("where", op("ge", at("i"), number(0)), X, op("neg", X)), X),
-        (op("where", B, op("where", B, X, op("neg", X)), op("exp", X)), op("where", B, X, op("exp", X))),
-        (op("mul", X, Const(1.0, "float32")), X),
-        (op("add", X, Const(0.0, "float32")), op("add", X, Const(0.0, "float32"))),  # not for -0.0
-        (op("mul", X, Const(0.0, "float32")), op("mul", X, Const(0.0, "float32"))),  # not for NaN
-        (cast(at("i"), "float32"), cast(at("i", "int32"), "float32")),
-        (Load("x", index("i"), "float32", op("lt", at("i"), number(99))), X),
-        (Load("x", index("i"), "float32", op("gt", at("i"), number(99)), Const(2.0, "float32")), Const(2.0, "float32")),
-        (op("logical_and", TRUE, B), B),
-        (op("logical_or", TRUE, B), TRUE),
-        (cast(cast(BYTE, "bfloat16"), "float32"), cast(BYTE, "float32")),
-        (cast(cast(cast(BYTE, "int16"), "bfloat16"), "float32"), cast(cast(cast(BYTE, "int16"), "bfloat16"), "float32")),  # rounded
-    ],
-    ids=str,
-)
-def test_rules(before, after) -> None:
-    assert Simplifier(RANGES)(before) == after
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-9, 9), st.sampled_from([1, 2, 5, 7]))
-def test_bounds_hold(a: int, b: int, c: int, k: int) -> None:
-    i = index("i") * a + index("j") * b + c + mod(index("j"), k)
-    found = index_bounds(i, RANGES)
-    values = [i.evaluate({"i": x, "j": y}) for x in range(64) for y in range(3, 10)]
-    if found is not None:
-        assert found[0] <= min(values)
-        assert max(values) <= found[1]
-    twice = bounds(op("abs", op("sub", IndexValue(i, "int64"), number(7))), RANGES, {})
-    if twice is not None:
-        assert all(twice[0] <= abs(v - 7) <= twice[1] for v in values)
 
 
 def _pointwise(value, n: int, reads: dict[str, str]) -> LoopKernel:
@@ -259,34 +207,6 @@ def guarded(value: Load, low: float, high: float, other: float = 0.0) -> Op:
     """``low <= value < high ? value : other`` as a position."""
     inside = op("logical_and", op("ge", value, Const(low, value.dtype)), op("lt", value, Const(high, value.dtype)))
     return cast(op("where", inside, value, Const(other, value.dtype)), "int64")
-
-
-@pytest.mark.parametrize(
-    ("expr", "found"),
-    [
-        (guarded(X, 0.0, 16.0), (0, 16)),
-        (guarded(X, 0.5, 16.5, -7.0), (-7, 17)),
-        (guarded(X, 0.0, math.inf), None),
-        (guarded(X, math.nan, 16.0), None),
-        (
-            cast(
-                op(
-                    "where",
-                    op("logical_or", op("ge", X, Const(0.0, "float32")), op("lt", X, Const(9.0, "float32"))),
-                    X,
-                    Const(0.0, "float32"),
-                ),
-                "int64",
-            ),
-            None,
-        ),
-        (cast(op("where", op("lt", op("neg", X), Const(9.0, "float32")), X, Const(0.0, "float32")), "int64"), None),
-        (cast(X, "int64"), None),
-    ],
-    ids=str,
-)
-def test_bounds_of_floats_that_were_compared(expr, found) -> None:
-    assert bounds(expr, RANGES, {}) == found
 
 
 def test_positions_made_of_floats_that_were_compared_take_32_bits(store) -> None:
