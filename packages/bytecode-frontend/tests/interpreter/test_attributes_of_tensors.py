@@ -193,3 +193,30 @@ def test_what_only_the_class_has_is_no_attribute():
 
     want, got = f(torch.ones(2)), capture(f, "eager", fullgraph=True)(torch.ones(2))
     assert got[:2] == want[:2] == ((False, None), "mine")
+
+
+@pytest.mark.parametrize("make", [lambda: torch.ones(3), lambda: torch.ones(3)[1:], lambda: torch.ones(3).requires_grad_()[1:]])
+def test_what_belongs_to_the_object_is_asked_of_it(make):
+    def f(t, x):
+        return t._is_view(), t[:1]._is_view(), t.is_set_to(t.detach()), t._grad_fn is None, type(t.__iter__()), x + 1
+
+    assert str(capture(f, "eager")(make(), torch.ones(1))) == str(f(make(), torch.ones(1)))
+
+
+def test_views_of_tensors_of_inference_mode_are_such():
+    def f(t):
+        return t.is_inference(), t[:1].is_inference(), t.detach().is_inference()
+
+    with torch.inference_mode():
+        t = torch.ones(3)
+    assert capture(f, "eager")(t) == f(t)
+
+
+def test_a_view_is_not_detached_in_place():
+    def f(t, x):
+        try:
+            t.detach_()
+        except RuntimeError as error:
+            return str(error), x + 1
+
+    assert str(capture(f, "eager")(torch.ones(3)[1:], torch.ones(1))) == str(f(torch.ones(3)[1:], torch.ones(1)))

@@ -345,3 +345,46 @@ def deleting(x):
 
 def test_deletion_through_descriptors():
     differs(deleting)
+
+
+# ---- tensors and generators -------------------------------------------------------------------------------------------------------
+
+
+def with_parts(grad):
+    t = torch.ones(2)
+    t.tag = [3]
+    t.grad = torch.ones(2) if grad else None
+    return t
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_deep_copy_of_a_tensor_has_what_was_put_on_it(grad):
+    def f(t, x):
+        made = copy.deepcopy(t)
+        other = copy.deepcopy([t, t])
+        t.tag.append(4)
+        return vars(made), made.grad, other[0] is other[1], vars(other[0]), vars(copy.copy(t)), x + made
+
+    captured = capture(f, "eager")
+    for _ in range(2):
+        assert str(captured(with_parts(grad), torch.ones(2))) == str(f(with_parts(grad), torch.ones(2)))
+
+
+def test_a_tensor_gets_a_gradient_before_it_is_copied():
+    def f(t, x):
+        return copy.deepcopy(t).grad, x + 1
+
+    captured, t = capture(f, "eager"), torch.ones(2)
+    assert captured(t, torch.ones(2))[0] is None
+    t.grad = torch.ones(2)
+    assert torch.equal(captured(t, torch.ones(2))[0], t.grad)
+
+
+def test_a_deep_copy_of_a_generator_goes_on_by_itself():
+    def f(generator, x):
+        made = copy.deepcopy(generator)
+        return made is generator, torch.rand(2, generator=generator), made.get_state(), x + 1
+
+    first, second = (g(torch.Generator().manual_seed(3), torch.ones(1)) for g in (f, capture(f, "eager")))
+    assert first[0] is second[0] is False
+    assert torch.equal(first[1], second[1]) and torch.equal(first[2], second[2])

@@ -46,6 +46,18 @@ def test_words_are_those_of_eager(name):
     assert name == "leaf" or capture(f, fullgraph=True)(torch.ones(4, 4)) == f(torch.ones(4, 4))
 
 
+@pytest.mark.parametrize("name", ["trace", "inverse", "cholesky", "matrix_exp"])
+@pytest.mark.parametrize("make", [lambda: torch.ones(4).requires_grad_(), lambda: torch.tensor([1 + 2j]).conj()], ids=["step", "conj"])
+def test_words_are_those_of_eager_for_other_tensors(name, make):
+    def f(x):
+        try:
+            return getattr(x.view(-1), name)()
+        except Exception as error:
+            return type(error), str(error)
+
+    assert capture(f)(make()) == f(make())
+
+
 def test_an_operation_that_fails_only_without_data_ends_the_graph():
     library = torch.library.Library("opmill_frontend_picky", "DEF")
     library.define("twice(Tensor x) -> Tensor")

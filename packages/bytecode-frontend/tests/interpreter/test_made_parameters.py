@@ -127,3 +127,27 @@ def test_what_is_given(maker):
         return str([g(torch.nn.Module(), MAKERS[maker](torch.ones(2)), torch.ones(1)) for _ in range(2)])
 
     assert run(capture(f, "eager")) == run(f)
+
+
+def test_a_parameter_made_without_gradients_is_used_with_them():
+    def f(x):
+        with torch.no_grad():
+            made = torch.nn.Parameter(x.detach() * 2)
+            twice = made * 2
+        return made, twice, made * x
+
+    made, twice, product = capture(f, "eager")(torch.ones(2))
+    assert type(made) is torch.nn.Parameter and product.requires_grad and not twice.requires_grad
+    product.sum().backward()
+    assert torch.equal(made.grad, torch.ones(2))
+
+
+def test_a_state_is_loaded_by_assignment():
+    def f(module, x):
+        module.load_state_dict(module.state_dict(), assign=True)
+        return module(x)
+
+    module = torch.nn.Linear(2, 2)
+    result = capture(f, "eager")(module, torch.ones(2))
+    result.sum().backward()
+    assert torch.equal(module.weight.grad, torch.ones(2, 2))

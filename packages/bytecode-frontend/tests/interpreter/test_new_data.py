@@ -210,3 +210,16 @@ def test_views_behind_an_assignment_are_of_the_tensor(view):
     with torch.no_grad():
         tensor.add_(100)
     assert torch.equal(seen, view(tensor))
+
+
+def test_a_tensor_of_new_data_requires_grad_from_then_on() -> None:
+    def f(t: Any, x: Any) -> Any:
+        t.data = t.data * 2
+        t.requires_grad_()
+        return t.requires_grad, t * x
+
+    for _ in range(2):
+        t = torch.ones(2)
+        required, product = capture(f, "eager")(t, torch.ones(2))
+        product.sum().backward()
+        assert required and t.requires_grad and torch.equal(t.grad, torch.ones(2))

@@ -134,10 +134,10 @@ class Assumptions:
 
     def hook(self, cls: type, name: str) -> object:
         """What a class has for a method of the data model (MISSING: nothing). Where that is the program's, it is assumed; and that
-        the program does not get one, but for reads of attributes, of which there are too many."""
+        the program does not get one."""
         owner, raw = find_in_mro(cls.__mro__, name)
         ours = type(raw) is types.FunctionType
-        if ours or name not in ("__getattribute__", "__getattr__"):
+        if ours or name != "__getattr__":  # which is assumed where an attribute is missing
             self.guard_lookup(cls, owner, name)
         if ours:
             self.guard_class(owner, name, raw)

@@ -79,14 +79,16 @@ def stand_in(value: torch.Tensor) -> object:
 def zeros(fake: torch.Tensor) -> torch.Tensor:
     """A tensor with the geometry of a fake and with elements. Symbolic sizes are assumed: what eager says names them."""
     plain = isinstance(fake, FakeTensor) and all(type(n) is int or n.node.has_hint() for n in (*fake.shape, *fake.stride()))
-    if not plain or fake.device.type != "cpu" or fake.numel() > LARGEST or fake.is_conj() or fake.is_neg():
+    if not plain or fake.device.type != "cpu" or fake.numel() > LARGEST:
         raise NotAskable
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         made = torch.empty_strided([*map(int, fake.shape)], [*map(int, fake.stride())], dtype=fake.dtype).zero_()
+        made = made.conj() if fake.is_conj() else made
+        made = torch._neg_view(made) if fake.is_neg() else made
     if not fake.requires_grad:
         return made
-    made.requires_grad_()
-    return made if fake.is_leaf else made.view_as(made)
+    with torch._C._DisableTorchDispatch():  # else a mode that makes fakes makes one of the view
+        return made.requires_grad_() if fake.is_leaf else made.requires_grad_().view_as(made)
 
 
 __all__ = ["asked_of_eager", "refuse_types", "said_by_autograd"]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeGuard, cast
 from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
 from ..entry.limits import check_growth
-from ..values.base import MISSING, Machine, Value, name_in_c, written_in_python
+from ..values.base import MISSING, Machine, Value, class_has, name_in_c, written_in_python
 from ..values.constant import ConstantValue
-from ..values.objects import find_in_mro
+from ..values.objects import ObjectValue, find_in_mro
+from ..values.sequence import demanded_index
 from ..values.tensor import TensorValue
 from .context_variables import ContextVariable as ContextVariable  # which says how they are tracked
 
@@ -141,9 +142,11 @@ class Operators:
         for sequence in (list, tuple):
             if name == "add" and issubclass(lt, sequence):
                 self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
-        for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
-            if issubclass(repeated, REPEATED):
-                self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
+        for repeated, by in ((left, right), (right, left)) if name == "mul" else ():
+            if issubclass(repeated.python_type(), REPEATED):
+                if class_has(vm, by, "__index__") and isinstance(by, ObjectValue):
+                    return self.binary("*", repeated, demanded_index(vm, by))
+                self.throw(TypeError, f"can't multiply sequence by non-int of type {by.python_type().__name__!r}")
         self.throw(
             TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {name_in_c(lt)!r} and {name_in_c(rt)!r}"
         )

@@ -357,14 +357,19 @@ class BuiltinMethod(Value):
         return super().getattr(vm, name)
 
 
-def is_iterable(value: Value) -> bool:
+def class_has(vm: Machine, value: Value, name: str) -> bool:
+    """Whether the class of a value has an attribute, which is assumed to stay so."""
+    return vm.hook(value.python_type(), name) is not MISSING
+
+
+def is_iterable(vm: Machine, value: Value) -> bool:
     """Whether ``iter`` of a value asks its class at all."""
-    return any(c.__dict__.get(name) is not None for c in value.python_type().__mro__ for name in ("__iter__", "__getitem__"))
+    return any(vm.hook(value.python_type(), name) is not MISSING for name in ("__iter__", "__getitem__"))
 
 
-def is_callable(value: Value) -> bool:
+def is_callable(vm: Machine, value: Value) -> bool:
     """What ``callable`` says: whether the class has a ``__call__``."""
-    return find_in_mro(value.python_type().__mro__, "__call__")[1] is not MISSING
+    return class_has(vm, value, "__call__")
 
 
 class ProgramKey:

@@ -140,6 +140,7 @@ class ClassValue(KnownObject):
         _owner, raw = find_in_mro(type(cls).__mro__, name)
         if name == "__getitem__" and raw is MISSING:
             owner, hook = find_in_mro(cls.__mro__, "__class_getitem__")
+            vm.guard_lookup(cls, owner, "__class_getitem__")
             if hook is not MISSING or cls is type:
                 if hook is not MISSING and not exempt(owner.__module__):
                     return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})

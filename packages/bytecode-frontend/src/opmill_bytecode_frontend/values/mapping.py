@@ -9,7 +9,7 @@ from typing import Any, Callable, Hashable
 from opmill_guards.guard import Absent, DictKeys
 from opmill_guards.source import Source
 
-from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, content, is_iterable, written_in_python
+from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, class_has, content, is_iterable, written_in_python
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
@@ -384,13 +384,13 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
     if mapping is not None and reads_as_dict(other.python_type()):
         for hashed, key, value in zip(list(mapping.items), mapping.key_values(vm), mapping.all_values(vm)):
             target.put(vm, hashed, key, value)  # whose hash is not asked for again
-    elif hasattr(other.python_type(), "keys"):
+    elif class_has(vm, other, "keys"):
         keys = vm.unpack(vm.call(vm.getattr(other, "keys"), [], {}))
         for key in keys:
-            target.store(vm, key, vm.call(vm.getattr(other, "__getitem__"), [key], {}))
+            target.store(vm, key, vm.getitem(other, key))
     else:
         for number, pair in enumerate(vm.unpack(other)):
-            if not is_iterable(pair):
+            if not is_iterable(vm, pair):
                 vm.throw(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
             parts = vm.unpack(pair)
             if len(parts) != 2:
@@ -466,7 +466,7 @@ class DictView(Value):
             other, inside = args[0], content(args[0])
             if isinstance(inside, DictView):
                 other = inside.as_set(vm)
-            elif name not in COMPARISONS and is_iterable(inside) and not isinstance(inside, SetValue):
+            elif name not in COMPARISONS and is_iterable(vm, inside) and not isinstance(inside, SetValue):
                 other = SetValue(to_keys(vm, other))  # sets want sets, views take any items
             return self.as_set(vm).special(vm, name, [other])
         return super().special(vm, name, args)

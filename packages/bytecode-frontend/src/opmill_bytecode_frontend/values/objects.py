@@ -23,6 +23,7 @@ from .base import (
     Raised,
     Value,
     asked_of_key,
+    class_has,
     find_in_mro,
     full_name,
     hash_told,
@@ -434,7 +435,7 @@ class ObjectValue(Value):
             if not hasattr(result.python_type(), "__next__"):
                 vm.throw(TypeError, f"iter() returned non-iterator of type {result.python_type().__name__!r}")
             return result
-        if find_in_mro(self.cls.__mro__, "__getitem__")[1] is not MISSING:
+        if class_has(vm, self, "__getitem__"):
             return by_index(self)
         vm.throw(TypeError, f"{self.cls.__name__!r} object is not iterable")
 
@@ -465,7 +466,7 @@ class ObjectValue(Value):
             hash(self.obj)
         except Exception as exc:
             vm.throw_real(exc)
-        if type(find_in_mro(self.cls.__mro__, "__eq__")[1]) is types.FunctionType:
+        if type(vm.hook(self.cls, "__eq__")) is types.FunctionType:
             return ProgramKey(vm, self, hash(self.obj))
         return self.obj
 
@@ -496,7 +497,7 @@ def each(vm: Machine, value: Value, sized: bool = False) -> Iterator[Value]:
 
 def ask_length(vm: Machine, value: Value) -> None:
     """``operator.length_hint``, whose result nobody wants."""
-    hooks = {name: find_in_mro(value.python_type().__mro__, name)[1] for name in ("__len__", "__length_hint__")}
+    hooks = {name: vm.hook(value.python_type(), name) for name in ("__len__", "__length_hint__")}
     if not isinstance(value, ObjectValue) or not any(type(hook) is types.FunctionType for hook in hooks.values()):
         return
     if hooks["__len__"] is not MISSING:

@@ -13,7 +13,7 @@ import torch
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Source
 
-from .base import Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told, is_iterable
+from .base import MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator, PythonIterator
 
@@ -52,7 +52,9 @@ def times(vm: Machine, value: Value) -> int | None:
         count = value.constant()
     except NotConstant:
         cls = value.python_type()
-        return whole(vm, value) if hasattr(value, "storage") and hasattr(cls, "__index__") and not hasattr(cls, "__rmul__") else None
+        if not hasattr(value, "storage") or vm.hook(cls, "__index__") is MISSING or vm.hook(cls, "__rmul__") is not MISSING:
+            return None
+        return whole(vm, value)
     return count if isinstance(count, int) else None
 
 
@@ -282,20 +284,32 @@ class TupleValue(SequenceValue):
         owner, raw = find_in_mro(self.cls.__mro__, name)
         return (owner, raw) if type(raw) is types.FunctionType else (None, None)
 
+    def written_now(self, vm: Machine, name: str) -> Any:
+        """As ``written_method``, which is assumed: the method or None."""
+        if self.cls is tuple or self.cls is torch.Size:
+            return None
+        raw = vm.hook(self.cls, name)
+        return raw if type(raw) is types.FunctionType else None
+
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        owner, function = self.written_method(name)
+        function = self.written_now(vm, name)
         if function is None:
             return super().special(vm, name, args)
-        vm.guard_class(owner, name, function)
         return vm.call(vm.wrap(function), [self, *args], {})
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        function = self.written_method("__call__")[1]
+        function = self.written_now(vm, "__call__")
         return super().call(vm, args, kwargs) if function is None else vm.call(vm.wrap(function), [self, *args], kwargs)
 
     def truth(self, vm: Machine) -> bool:
-        found = None if self.written_method("__bool__")[1] is None else self.special(vm, "__bool__", [])
-        return bool(self.items) if found is None else vm.truth(found)
+        for name in ("__bool__", "__len__"):
+            if self.written_now(vm, name) is not None:
+                return vm.truth(self.dunder(vm, name, []))
+        return bool(self.items)
+
+    def iterate(self, vm: Machine) -> Value:
+        written = self.written_now(vm, "__iter__")
+        return super().iterate(vm) if written is None else self.dunder(vm, "__iter__", [])
 
     def assembled(self, items: Sequence[object]) -> object:
         """The tuple of these items, without what the program does when it makes one."""
@@ -313,9 +327,9 @@ class TupleValue(SequenceValue):
         return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
 
     def key(self, vm: Machine) -> Hashable:
-        if self.written_method("__eq__")[1] is not None and find_in_mro(self.cls.__mro__, "__hash__")[1] is None:
+        if self.written_now(vm, "__eq__") is not None and vm.hook(self.cls, "__hash__") is None:
             vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
-        if self.written_method("__hash__")[1] is not None:
+        if self.written_now(vm, "__hash__") is not None:
             hashed = asked_of_key(vm, lambda: self.special(vm, "__hash__", []))
             assert hashed is not None
             return ProgramKey(vm, self, hash_told(vm, hashed))
@@ -335,7 +349,12 @@ class TupleValue(SequenceValue):
             return self.item(vm, order.index(name))
         if fields is not None and name == "_fields":
             return vm.fresh(fields)
-        raw = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), None)
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        vm.guard_lookup(self.cls, owner, name)
+        if owner is None:
+            vm.hook(self.cls, "__getattr__")
+        else:
+            vm.guard_class(owner, name, raw)
         if isinstance(raw, (classmethod, staticmethod)):
             return vm.getattr(vm.wrap(self.cls), name)
         if self.cls is not tuple and hasattr(raw, "__code__"):
@@ -398,7 +417,7 @@ class ListValue(SequenceValue):
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
         if isinstance(key, SliceValue):
             where = key.plain(vm)
-            if not is_iterable(value):
+            if not is_iterable(vm, value):
                 whole_slice = where.step in (None, 1) and sys.version_info < (3, 13)
                 vm.throw(TypeError, "can only assign an iterable" if whole_slice else "must assign iterable to extended slice")
             new = list(vm.unpack(value, sized=True))

@@ -42,7 +42,10 @@ for _name in ("neg", "pos", "invert", "abs", "getitem"):
 #: Tensors of more elements are no lists of numbers of a graph.
 LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
-REFUSED = frozenset("storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
+REFUSED = frozenset(
+    "storage untyped_storage data_ptr const_data_ptr mutable_data_ptr share_memory_ pin_memory __dlpack__ cpu_offload "
+    "_is_view is_set_to".split()
+)
 
 
 #: Methods that the library has rows for.
@@ -96,6 +99,8 @@ class TensorValue(Value):
         """The place where captured code said that its gradient is to be kept, which it made itself."""
         self.given: NewData | None = None
         """The memory that it gets when the graph has run."""
+        self.late_leaf = False
+        """Whether it is a parameter that captured code made: a leaf of the program, which the graph computes without a history."""
         self.aliased = False
         """Whether the graph is given an alias, which keeps the memory of before."""
         self._attrs: DictValue | None = None
@@ -114,6 +119,9 @@ class TensorValue(Value):
 
     def current(self, vm: Machine) -> TensorValue:
         """The tensor as a step of the graph reads it: where its data was assigned, what it was given."""
+        if self.late_leaf and torch.is_grad_enabled():
+            why = "the gradient of what is computed of it ends at the parameter, which the graph only gives back"
+            vm.unsupported("FE012", "a use of a parameter that captured code made", why, "make it outside")
         return self if self.given is None else self.given.current(vm)
 
     def like_before(self) -> TensorValue:
@@ -168,8 +176,8 @@ class TensorValue(Value):
             return found
         if name == "retains_grad" and (self.obj is None or self.obj.is_leaf):
             return ConstantValue(self.retained_at is not None)
-        if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base", "retains_grad"):
-            if name == "grad_fn" and self.fake.grad_fn is None:
+        if name in ("grad_fn", "_grad_fn", "_backward_hooks", "__dict__", "_version", "_base", "retains_grad"):
+            if name in ("grad_fn", "_grad_fn") and self.fake.grad_fn is None:
                 return ConstantValue(None)
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
         if not of_instances(torch.Tensor, name):
@@ -278,13 +286,20 @@ class TensorValue(Value):
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
-        if self.given is not None and name in UNCOUNTED and name != "requires_grad_":
+        if name == "detach_" and self.obj is not None and self.obj._is_view():
+            vm.unsupported("FE032", "method detach_ of a view", "eager refuses it", "use detach()")
+        if self.given is not None and name in UNCOUNTED and not self.requires_as_before(name, args):
             why = "it changes what the tensor itself is, and the graph has what stands for it"
             vm.unsupported("FE032", f"method {name} of a tensor whose data was assigned", why)
         factor = SCALED.get(name)
         if factor is not None and type(kwargs.get(factor[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
             return self.scaled(vm, name, args, dict(kwargs), factor)
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def requires_as_before(self, name: str, args: list[Value]) -> bool:
+        """Whether a call of ``requires_grad_`` leaves the tensor as it is."""
+        wanted = args[0] if args else ConstantValue(True)
+        return name == "requires_grad_" and type(wanted) is ConstantValue and wanted.value == self.fake.requires_grad
 
     def scaled(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value], parts: tuple[str, str, str]) -> Value:
         """A method that takes a factor, where that is a number that is not assumed: multiplied first, as the method itself does."""
@@ -305,6 +320,8 @@ class TensorValue(Value):
         if self.obj is None and (began is not None or torch.is_inference_mode_enabled()):
             why = "what is made in inference mode is recorded as if it were made under no_grad"
             vm.unsupported("FE033", "method is_inference of a tensor", why, place=began)
+        if self.obj is None and any(each.obj is not None and each.obj.is_inference() for each in vm.recorder.by_fake.values()):
+            vm.unsupported("FE033", "method is_inference of a tensor", "views of tensors of inference mode are such, too")
         return self.obj is not None and bool(self.obj.is_inference())
 
     def late(self, vm: Machine, name: str) -> Value | None:
@@ -364,7 +381,7 @@ class TensorValue(Value):
             vm.throw(TypeError, "iteration over a 0-d tensor")
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
-        return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+        return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP, type(iter(())))
 
 
 def listed(items: object) -> Value:

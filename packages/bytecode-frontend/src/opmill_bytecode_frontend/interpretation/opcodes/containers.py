@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...breaks.returning import asked
-from ...values.base import NotConstant, is_iterable
+from ...values.base import NotConstant, class_has, is_iterable
 from ...values.constant import ConstantValue
 from ...values.functions import FunctionValue, MethodValue
 from ...values.iterators import STOP
@@ -81,7 +81,7 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    if not is_iterable(value):
+    if not is_iterable(vm, value):
         vm.throw(TypeError, f"Value after * must be an iterable, not {value.python_type().__name__}")
     frame.stack[-ins.argval].m_extend(vm, value)
 
@@ -95,7 +95,7 @@ def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("DICT_UPDATE")
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
-    if not hasattr(value.python_type(), "keys"):
+    if not class_has(vm, value, "keys"):
         vm.throw(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
     update_from(vm, frame.stack[-ins.argval], value)
 
@@ -105,7 +105,7 @@ def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = frame.pop()
     target = frame.stack[-ins.argval]
     function = function_text(frame.stack[-ins.argval - 2 - (sys.version_info >= (3, 13))])
-    if not hasattr(value.python_type(), "keys"):
+    if not class_has(vm, value, "keys"):
         vm.throw(TypeError, f"{function} argument after ** must be a mapping, not {value.python_type().__name__}")
     more = DictValue({})
     update_from(vm, more, value)
@@ -152,7 +152,7 @@ def unpacked(vm: Interpreter, value: Value, count: int | None) -> list[Value]:
     """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``."""
     if isinstance(value, SequenceValue):
         return value.values(vm)
-    if not is_iterable(value):
+    if not is_iterable(vm, value):
         vm.throw(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object")
     iterator = vm.iterate(value)
     items: list[Value] = []

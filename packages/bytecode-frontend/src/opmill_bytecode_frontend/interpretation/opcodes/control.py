@@ -267,7 +267,7 @@ def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         if not all(isinstance(key, str) for key in kwargs):
             vm.throw(TypeError, "keywords must be strings")
     given = frame.pop()
-    if not is_iterable(given):
+    if not is_iterable(vm, given):
         vm.unsupported("FE061", f"* of {given.describe()}", "it is not iterable")
     args = vm.unpack(given, sized=True)
     second = frame.pop()

@@ -78,11 +78,13 @@ def special_method(vm: Interpreter, value: Value, name: str) -> Value:
     """A method of the context manager protocol, bound to the value; TypeError of the program where its class has none."""
     cls = value.python_type()
     owner, raw = find_in_mro(cls.__mro__, name)
+    vm.guard_lookup(cls, owner, name)
     if raw is MISSING:
         message = f"{name_in_c(cls)!r} object does not support the context manager protocol"
         vm.throw(TypeError, message + (" (missed __exit__ method)" if name == "__exit__" else ""))
     if value.find_method(name) is not None:
         return vm.getattr(value, name)
+    vm.guard_class(owner, name, raw)
     return bind_descriptor(vm, owner, name, raw, value, vm.wrap(cls))
 
 

@@ -110,8 +110,9 @@ def metaclass_of(vm: Interpreter, label: str, explicit: Value | None, bases: lis
 def refuse_bases(vm: Interpreter, label: str, bases: list[ClassValue]) -> None:
     """Where making the class runs hooks of the program, and where its instances are implemented in C."""
     models = [base.obj for base in bases]
-    hooks = [find_in_mro(model.__mro__, "__init_subclass__")[0] for model in models]
-    if not all(exempt(owner.__module__) for owner in hooks):
+    for model in models:
+        vm.hook(model, "__init_subclass__")  # which nobody gives it later
+    if not all(exempt(find_in_mro(model.__mro__, "__init_subclass__")[0].__module__) for model in models):
         refuse(vm, label, "its base has an __init_subclass__")
     if any(issubclass(model, (torch.nn.Module, torch.Tensor, tuple)) for model in models):
         refuse(vm, label, "its base is a module, a tensor or a tuple")

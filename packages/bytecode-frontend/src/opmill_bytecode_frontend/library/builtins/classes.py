@@ -27,7 +27,7 @@ from ...values.functions import CellValue, MethodValue, PartialValue
 from ...values.immutable import PLACEMENTS
 from ...values.mapping import DictValue, SetValue
 from ...values.objects import ObjectValue, builtin_base, find_in_mro
-from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
+from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, demanded_index, read_as_tuple
 from ...values.sets import operand
 from ...values.tensor import TensorValue
 from ..dispatch import fold, is_torch, lookup
@@ -323,7 +323,7 @@ def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.defaultdict)
 def default_dict(vm: Interpreter, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
-    if not is_none(factory) and not is_callable(factory):
+    if not is_none(factory) and not is_callable(vm, factory):
         vm.throw(TypeError, "first argument must be callable or None")
     out = DictValue({}, collections.defaultdict)
     out.default = factory
@@ -362,8 +362,7 @@ def range_(vm: Interpreter, *args: Value) -> Value:
         try:
             plain.append(a.constant())
         except NotConstant:
-            index = as_index(vm, a)
-            plain.append(index.constant() if index is not None else None)
+            plain.append(demanded_index(vm, a).constant())
     try:
         return ConstantValue(range(*plain))
     except Exception as exc:
@@ -443,11 +442,11 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
     if name == "__str__" and isinstance(value, ArrayValue) and (known := known_integer(vm, value)) is not None:
         return ConstantValue(str(known))
     if isinstance(value, TupleValue):
-        asked = "__repr__" if value.written_method(name)[1] is None else name
-        if value.written_method(asked)[1] is not None:
+        asked = "__repr__" if value.written_now(vm, name) is None else name
+        if value.written_now(vm, asked) is not None:
             return checked_text(vm, name, value.dunder(vm, asked, []))
     if isinstance(value, ObjectValue) or (isinstance(value, ClassValue) and (value.of_metaclass(name) or value.of_metaclass("__repr__"))):
-        result = value.special(vm, name if find_in_mro(value.python_type().__mro__, name)[0] is not object else "__repr__", [])
+        result = value.special(vm, "__repr__" if vm.hook(value.python_type(), name) is object.__str__ else name, [])
         if result is not None:
             return checked_text(vm, name, result)
     if isinstance(value, ModuleObject) and any(namespace is value.obj.__dict__ for namespace, _, _ in vm.effects.globals.values()):
@@ -504,7 +503,7 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
 
 @handles(functools.partial)
 def partial(vm: Interpreter, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    if not is_callable(fn):
+    if not is_callable(vm, fn):
         vm.throw(TypeError, "the first argument must be callable")
     flat = isinstance(fn, PartialValue) and not fn.attrs and not (fn.obj is not None and fn.obj.__dict__)
     inner = fn if isinstance(fn, PartialValue) and flat else PartialValue(fn, [], DictValue({}), functools.partial)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
 from ...interpretation.owners import exempt
-from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, content, is_callable
+from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, class_has, content, is_callable
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.floating import FloatNumber
@@ -174,7 +175,7 @@ def is_subclass(vm: Interpreter, given: Value, classes: Any) -> bool:
 
 @handles(callable)
 def callable_(vm: Interpreter, value: Value) -> Value:
-    return ConstantValue(is_callable(value))
+    return ConstantValue(is_callable(vm, value))
 
 
 @handles(iter)
@@ -197,7 +198,7 @@ def next_(vm: Interpreter, iterator: Value, *default: Value) -> Value:
     if default:
         item = vm.next(iterator)
         return default[0] if item is STOP else item
-    if find_in_mro(iterator.python_type().__mro__, "__next__")[1] is MISSING:
+    if not class_has(vm, iterator, "__next__"):
         vm.throw(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
     return vm.call(vm.getattr(iterator, "__next__"), [], {})
 
@@ -280,7 +281,7 @@ def abs_(vm: Interpreter, value: Value) -> Value:
 @handles(round)
 def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
     cls = value.python_type()
-    if find_in_mro(cls.__mro__, "__round__")[1] is MISSING:
+    if not class_has(vm, value, "__round__"):
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
@@ -299,7 +300,7 @@ def divmod_(vm: Interpreter, left: Value, right: Value) -> Value:
     if left.symbolic or right.symbolic:
         return TupleValue([vm.binary("//", left, right), vm.binary("%", left, right)])
     for owner, name, other in ((left, "__divmod__", right), (right, "__rdivmod__", left)):
-        found = None if find_in_mro(owner.python_type().__mro__, name)[1] is MISSING else owner.special(vm, name, [other])
+        found = owner.special(vm, name, [other]) if class_has(vm, owner, name) else None
         if found is not None and not (type(found) is ConstantValue and found.value is NotImplemented):
             return found
     kinds = f"{left.python_type().__name__!r} and {right.python_type().__name__!r}"
@@ -382,11 +383,18 @@ def vars_(vm: Interpreter, *value: Value) -> Value:
 
 @handles(dir)
 def dir_(vm: Interpreter, value: Value) -> Value:
-    if isinstance(value, ObjectValue) and value.is_untouched() and value.source is not None:
-        return vm.fresh(dir(value.obj))
     if was_written_to(value):
         vm.unsupported("FE014", f"dir of {value.describe()}", "captured code has written to its attributes")
-    return fold(vm, dir, [value], {})
+    source = value.path() if isinstance(value, ClassValue) else value.source
+    if (
+        not isinstance(value, (ObjectValue, ClassValue))
+        or source is None
+        or type(vm.hook(value.python_type(), "__dir__")) is types.FunctionType
+    ):
+        return fold(vm, dir, [value], {})
+    found = dir(value.real())
+    vm.guard(Predicate(source, lambda now: dir(now) == found, "has the attributes that it had"))
+    return vm.fresh(found)
 
 
 def was_written_to(value: Value) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...values.base import MISSING, Machine, Value
+from ...values.base import Machine, Value, class_has
 from ...values.constant import ConstantValue
 from ...values.iterators import STOP, ItemsIterator, PythonIterator
-from ...values.objects import find_in_mro
 from ...values.sequence import TupleValue, demanded_index
 from ..registry import handles
 from . import unfinished
@@ -92,9 +91,11 @@ def reversed_(vm: Interpreter, items: Value) -> Value:
     if result is not None:
         return result
     cls = items.python_type()
-    length = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
-    if length is None or find_in_mro(cls.__mro__, "__reversed__")[1] is not MISSING:
+    if not class_has(vm, items, "__getitem__") or class_has(vm, items, "__reversed__"):
         vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
+    length = items.special(vm, "__len__", [])
+    if length is None:
+        vm.throw(TypeError, f"object of type {cls.__name__!r} has no len()")
     n = length.constant()
 
     def read(vm: Machine, i: int) -> Value:

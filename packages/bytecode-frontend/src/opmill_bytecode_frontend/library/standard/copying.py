@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...values.base import MISSING, Value
+from ...values.base import Value, class_has
 from ...values.classes import ClassValue, ModuleObject
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue, ChangingValue, FunctionValue
@@ -37,17 +37,19 @@ def is_atomic(value: Value) -> bool:
     """Numbers of classes written in Python have attributes, and say themselves how they are copied."""
     if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and type(value.value).__dictoffset__ != 0):
         return False
+    if isinstance(value, ConstantValue) and isinstance(value.value, torch.Generator):
+        return False
     return isinstance(value, ATOMIC) and not isinstance(value.real(), UNCOPIED)
 
 
 CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
 
 
-def is_plain(value: ObjectValue) -> bool:
+def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
     """Whether copying goes by the instance's own parts: no method of the protocol is written in Python."""
     if issubclass(value.cls, (BaseException, torch.nn.Module)) or value.cls.__module__ == "enum":
         return False
-    return not any(type(find_in_mro(value.cls.__mro__, name)[1]) is types.FunctionType for name in CUSTOM)
+    return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in CUSTOM)
 
 
 def slot_names(cls: type) -> list[str]:
@@ -88,9 +90,9 @@ def copy_copy(vm: Interpreter, value: Value) -> Value | None:
     if isinstance(value, (ConstantValue, ChangingValue)):
         vm.unsupported("FE017", f"copy.copy of {value.describe()}")
     if isinstance(value, ObjectValue):
-        if find_in_mro(value.cls.__mro__, "__copy__")[1] is not MISSING:
+        if class_has(vm, value, "__copy__"):
             return value.special(vm, "__copy__", [])
-        if is_plain(value):
+        if is_plain(vm, value):
             return copy_object(vm, value, lambda item, made=None: shallow_storage(vm, value, item, made))
     return None
 
@@ -105,7 +107,7 @@ def copied_tuple(vm: Interpreter, value: TupleValue, items: list[Value]) -> Tupl
     if value.cls is tuple:
         return value if all(a is b for a, b in zip(value.values(vm), items)) else TupleValue(items)
     maker = find_in_mro(value.cls.__mro__, "__new__")[0]
-    written = any(value.written_method(name)[1] is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
+    written = any(value.written_now(vm, name) is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
     if written or not ("_fields" in vars(maker) or maker is tuple):
         vm.unsupported("FE017", f"a copy of {value.describe()}", "its class says in Python how it is made")
     return TupleValue(items, value.cls)
@@ -180,8 +182,12 @@ def deep_tensor(vm: Interpreter, value: TensorValue, memo: dict[int, Value]) -> 
             "only plain contiguous tensors without gradients are copied in a graph",
             "use clone()",
         )
-    made = value.method(vm, "clone", [], {})
+    if type(vm.getattr(value, "grad")) is TensorValue:
+        vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its gradient is copied with it")
+    made: Any = value.method(vm, "clone", [], {})
     remember(memo, value, made)
+    for key, item in zip(value.attrs.key_values(vm), value.attrs.all_values(vm)):
+        made.attrs.store(vm, key, deep(vm, item, memo))
     return made
 
 
@@ -189,9 +195,9 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     """An object of the program, by its own ``__deepcopy__`` or part by part."""
     if issubclass(value.cls, enum.Enum):
         return value
-    if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
+    if class_has(vm, value, "__deepcopy__"):
         return value.dunder(vm, "__deepcopy__", [DictValue({})])
-    if not is_plain(value):
+    if not is_plain(vm, value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 
     def part(item: Value, made: Value | None = None) -> object:

@@ -33,6 +33,7 @@ def parameter(vm: Interpreter, data: Value | None = None, requires_grad: Value =
     if not isinstance(made, TensorValue):
         vm.throw(TypeError, f"cannot make a parameter of {data.python_type().__name__}")
     made.fake.requires_grad_(wanted)
+    made.late_leaf = wanted
     made.cls = torch.nn.Parameter
     return made
 
