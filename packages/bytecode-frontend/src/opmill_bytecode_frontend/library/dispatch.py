@@ -34,7 +34,8 @@ from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from ..values.warned import called_at_capture
-from .numpy.calls import computes_arrays, has_array, made_of_sizes, numpy_called, torch_of_arrays
+from .numpy.asking import has_array
+from .numpy.calls import computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
 from .standard.numpy_chance import draw_numpy, numpy_random
@@ -80,6 +81,8 @@ SETTING = ("set_", "push_", "pop_", "enable_")
 FOLLOWED = frozenset(call[0] for key, call in switches().items() if key != "anomaly") | {
     torch._C._dynamo.compiled_autograd.set_autograd_compiler
 }
+#: What NumPy says of a dtype: the same each time.
+LIMITS_OF_TYPES = ("finfo", "iinfo")
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase, types.ModuleType, decimal.Context)
 #: Items of an iterator made at capture that are taken at most.
@@ -196,7 +199,11 @@ def made_anew(vm: Interpreter, obj: object, result: Any) -> Value:
         return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))
     constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
     if isinstance(result, CHANGING) or (
-        constructs and written_in_python(type(result)) and not exempt(type(result).__module__) and not isinstance(result, enum.Enum)
+        constructs
+        and written_in_python(type(result))
+        and not exempt(type(result).__module__)
+        and not isinstance(result, enum.Enum)
+        and type(result).__qualname__ not in LIMITS_OF_TYPES
     ):
         vm.unsupported("FE012", f"making a {type(result).__qualname__}", f"each call of {getattr(obj, '__qualname__', obj)} has a new one")
     return vm.fresh(result)

@@ -14,12 +14,14 @@ from opmill_guards.source import Source
 
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
+from .fixed import fixed_value
 from .iterators import STOP, ItemsIterator
 from .number import SymbolicNumber
 from .tensor import TensorValue
 
 #: dunder -> (name of the universal function, operands swapped)
 OPERATORS: dict[str, tuple[str, bool]] = {}
+OPERATORS["__divmod__"], OPERATORS["__rdivmod__"] = ("divmod", False), ("divmod", True)
 _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder", "pow": "power",
     "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
@@ -80,7 +82,8 @@ class ArrayValue(Value):
         return not hasattr(self.like, "__setitem__")
 
     def truth(self, vm: Machine) -> bool:
-        return vm.truth(self.inner)
+        known = self.inner.fake.numel() == 1 and fixed_value(vm, self.inner)
+        return bool(known) if isinstance(known, torch.Tensor) else vm.truth(self.inner)
 
     def key(self, vm: Machine) -> Hashable:
         vm.unsupported("FE024", f"hash of {self.describe()}")
@@ -106,6 +109,10 @@ class ArrayValue(Value):
         if name in IN_PLACE:
             return None if self.is_number else call(vm, IN_PLACE[name], [self, *args], out=self)
         if name in NUMBERS:
+            known = known_number(vm, self)
+            made_by = {"__bool__": bool, "__int__": int, "__index__": int, "__float__": float}.get(name)
+            if known is not None and made_by is not None and (name != "__index__" or type(known) is int):
+                return ConstantValue(made_by(known))
             return self.inner.method(vm, name, args, {})
         if name == "__len__" and not self.is_number:
             if not self.like.ndim:
@@ -125,6 +132,8 @@ class ArrayValue(Value):
             return call(vm, function, [self])
         if name == "__class__":
             return vm.wrap(type(self.like))
+        if name == "flags" and not is_symbolic(self.inner.fake):
+            return Flags(self.like.flags)
         if not hasattr(self.like, name):
             vm.no_attribute(self, name, f"'{type(self.like).__module__}.{type(self.like).__name__}' object has no attribute {name!r}")
         if callable(getattr(type(self.like), name, None)):
@@ -153,9 +162,34 @@ class ArrayValue(Value):
         return ItemsIterator(lambda vm, i: self.special(vm, "__getitem__", [ConstantValue(i)]) if i < count else STOP)
 
 
+class Flags(Value):
+    """``a.flags``: what they say of how the items lie."""
+
+    def __init__(self, flags: Any) -> None:
+        self.flags = flags
+
+    def python_type(self) -> type:
+        return type(self.flags)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name not in CONTIGUITY:
+            vm.unsupported("FE085", f"{name} among the flags of a NumPy array", "it is about the memory of the array itself")
+        return ConstantValue(getattr(self.flags, name))
+
+
+CONTIGUITY = frozenset("c_contiguous f_contiguous contiguous fortran fnc forc".split())
+
+
 def call(vm: Machine, function: str, args: list[Value], out: Value | None = None) -> Value:
     """A function of NumPy by its name."""
     return vm.call_builtin(getattr(sys.modules["numpy"], function), args, {} if out is None else {"out": out})
+
+
+def known_number(vm: Machine, array: ArrayValue) -> int | bool | float | None:
+    """The number that an array of one element holds at each call, where the program makes it of constants alone."""
+    if array.like.dtype.kind not in "iubf" or array.inner.fake.numel() != 1 or (found := fixed_value(vm, array.inner)) is None:
+        return None
+    return found.item()
 
 
 def torch_dtype(dtype: Any) -> torch.dtype | None:
@@ -179,4 +213,4 @@ def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) ->
     return np.lib.stride_tricks.as_strided(np.ones(extent, dtype), shape, strides)
 
 
-__all__ = ["ArrayValue", "is_symbolic", "like_layout", "sizes_now", "torch_dtype"]
+__all__ = ["ArrayValue", "is_symbolic", "known_number", "like_layout", "sizes_now", "torch_dtype"]

@@ -17,7 +17,7 @@ from opmill_guards.source import Pinned
 
 from ...breaks.returning import Made
 from ...interpretation.owners import exempt
-from ...values.arrays import ArrayValue
+from ...values.arrays import ArrayValue, known_number
 from ...values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
 from ...values.classes import ClassValue, ModuleObject, SuperValue
 from ...values.constant import ConstantValue, is_none
@@ -32,7 +32,7 @@ from ...values.sets import operand
 from ...values.tensor import TensorValue
 from ..dispatch import fold, is_torch, lookup
 from ..numpy.calls import computes_arrays
-from ..numpy.sizes import known_integer
+from ..numpy.converter import converter
 from ..registry import handles
 from .class_bodies import made_by_function
 from .groups import checked_group
@@ -98,7 +98,7 @@ def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, V
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)
     elif computes_arrays(cls):
-        return fold(vm, cls, args, kwargs)
+        return converter(cls, args) or fold(vm, cls, args, kwargs)
     else:
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
     if cls not in made.python_type().__mro__:
@@ -439,7 +439,8 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
     """``str`` or ``repr`` of a value (``name``: the method), by the program's own methods where there are any."""
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
-    if name == "__str__" and isinstance(value, ArrayValue) and (known := known_integer(vm, value)) is not None:
+    known = known_number(vm, value) if isinstance(value, ArrayValue) and value.is_number else None
+    if name == "__str__" and known is not None and type(known) is not float:
         return ConstantValue(str(known))
     if isinstance(value, TupleValue):
         asked = "__repr__" if value.written_now(vm, name) is None else name
@@ -496,7 +497,7 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
-    if isinstance(value, ArrayValue) and (known := known_integer(vm, value)) is not None:
+    if isinstance(value, ArrayValue) and value.is_number and (known := known_number(vm, value)) is not None and type(known) is not float:
         value = ConstantValue(known)
     return fold(vm, format, [value, spec], {})
 

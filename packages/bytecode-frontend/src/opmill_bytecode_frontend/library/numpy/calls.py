@@ -6,27 +6,31 @@ a number, an error. Where the program of torch gives something else, or there is
 from __future__ import annotations
 
 import sys
-import warnings
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
-from ...graph.versions import memory
 from ...values.arrays import ArrayValue, like_layout, sizes_now, torch_dtype
 from ...values.base import Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
+from ...values.fixed import fixed_value
 from ...values.functions import BuiltinValue
 from ...values.mapping import DictValue
 from ...values.number import SymbolicNumber
-from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, members
+from ...values.sequence import ListValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
+from ...values.warned import called_at_capture
 from ..registry import handles
-from .rules import FUNCTIONS, METHODS, UFUNCS, UNITS
-from .sizes import Sizes, assume, at, changing, flattened, is_fixed, other_like, settled
+from .asking import ask, asked, check_unchanged, has_array, refuse
+from .results import finished, loop, operand, write
+from .rules import BY_NUMBERS, FUNCTIONS, METHODS, UFUNCS, UNITS
+from .sizes import assume, changing, settled
+from .subscripts import subscript
+from .writing import WRITING, add_at, written_to
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -43,10 +47,28 @@ CONVERTING = ("asarray", "asanyarray", "array", "ascontiguousarray")
 #: Reductions by universal functions.
 REDUCING = {
     "add.reduce": "sum", "multiply.reduce": "prod", "maximum.reduce": "max", "minimum.reduce": "min", "logical_and.reduce": "all",
-    "logical_or.reduce": "any",
+    "logical_or.reduce": "any", "logaddexp.reduce": "logsumexp",
 }  # fmt: skip
+ASKING = frozenset(".nonzero .tolist .item .argsort".split())
+"""Methods that only compute."""
+ADDING = frozenset("add.at subtract.at maximum.at minimum.at".split())
+"""What is done to each position as often as it is named."""
+ACCUMULATING = {
+    "add.accumulate": "cumsum",
+    "multiply.accumulate": "cumprod",
+    "maximum.accumulate": "cummax",
+    "minimum.accumulate": "cummin",
+}
 #: Functions of several arrays, in a list.
-OF_LISTS = frozenset("concatenate concat stack array asarray asanyarray ascontiguousarray".split())
+OF_LISTS = frozenset(
+    "concatenate concat stack array asarray asanyarray ascontiguousarray lexsort compress _core._multiarray_umath.concatenate".split()
+)
+#: What says how results lie, and of which class, which NumPy is asked anyway; and where it says which items are read first.
+LAYING_OUT, BY_ORDER = ("order", "subok"), ("reshape", "ravel", "flatten", "argsort", "sort")
+#: Universal functions that are told the dtype to compute in.
+ARITHMETIC = frozenset("add subtract multiply divide maximum minimum".split())
+#: Parameters of rules that are numbers.
+NUMBERS = frozenset("axis axes shape shift repeats pad_width k N M n s offset axis1 axis2 source destination decimals reps".split())
 #: Functions that read or write files or settings, or change an argument.
 DOING = frozenset(
     "save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr seterrcall geterr errstate "
@@ -54,7 +76,6 @@ DOING = frozenset(
     "printoptions setbufsize getbufsize copyto place putmask put put_along_axis fill_diagonal info show_config show_runtime test "
     "asarray_chkfinite".split()
 )
-HINT = "use torch's functions, or compute it outside of the compiled function"
 
 
 def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -78,11 +99,24 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         return into(vm, obj, key, args, dict(kwargs))
     if key in (".__getitem__", ".__setitem__"):
         return subscript(vm, obj, args, kwargs)
+    if key == "divmod":
+        np = sys.modules["numpy"]
+        return TupleValue([universal(vm, each, each.__name__, args, kwargs) for each in (np.floor_divide, np.remainder)])
+    if key.endswith(".outer") and len(args) == 2 and all(isinstance(a, ArrayValue) for a in args):
+        return outer(vm, obj, args, kwargs)
+    if key in WRITING:
+        return written_to(vm, obj, key, args, kwargs)
+    if key in ADDING and not kwargs:
+        return add_at(vm, obj, args)
+    if key == ".sort" and kwargs.keys() <= {"axis", "kind"}:
+        write(vm, cast(ArrayValue, args[0]), sorted_values(vm, args, kwargs).inner)
+        return ConstantValue(None)
     if type(obj).__name__ == "ufunc" and key not in FUNCTIONS:
         return universal(vm, obj, key, args, kwargs)
-    if key in REDUCING and REDUCING[key] in FUNCTIONS:
+    alike = REDUCING.get(key) or ACCUMULATING.get(key)
+    if alike is not None:
         kwargs = kwargs if "axis" in kwargs or len(args) > 1 else {**kwargs, "axis": ConstantValue(0)}
-        return by_rule(vm, obj, key, REDUCING[key], FUNCTIONS[REDUCING[key]], args, kwargs)
+        return by_rule(vm, obj, key, alike, FUNCTIONS[alike], args, kwargs)
     if key.startswith("."):
         args, kwargs = method_arguments(key, args, kwargs)
     name = key.lstrip(".")
@@ -92,7 +126,42 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     written = getattr(obj, "_implementation", None)
     if type(written) is FunctionType:
         return vm.call(vm.wrap(written), args, kwargs)
-    return refuse(vm, key, "there is no program of torch for it")
+    return of_known(vm, obj, args, kwargs) or refuse(vm, key, "there is no program of torch for it")
+
+
+def outer(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What a universal function gives for each pair of items."""
+    left, right = cast(ArrayValue, args[0]), cast(ArrayValue, args[1])
+    shape = TupleValue([*left.getattr(vm, "shape").values(vm), *[ConstantValue(1)] * right.like.ndim])  # type: ignore[attr-defined]
+    spread = numpy_called(vm, sys.modules["numpy"].reshape, [left, shape], {})
+    return numpy_called(vm, obj.__self__, [cast(Value, spread), right], kwargs)
+
+
+def sorted_values(vm: Interpreter, args: list[Value], kwargs: dict[str, Value]) -> ArrayValue:
+    made = numpy_called(vm, sys.modules["numpy"].sort, args, kwargs)
+    assert isinstance(made, ArrayValue)
+    return made
+
+
+def of_known(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What a function gives for arrays that are the same at each call, where it only computes; None where they are not."""
+    if not computes_arrays(obj) and key_of(obj) not in ASKING:
+        return None
+    try:
+        given, named = [known(vm, a) for a in args], {k: known(vm, v) for k, v in kwargs.items()}
+    except NotConstant:
+        return None
+    return vm.fresh(called_at_capture(vm, obj, given, named))
+
+
+def known(vm: Interpreter, value: Value) -> Any:
+    """A value that is the same at each call. Raises NotConstant."""
+    if not isinstance(value, ArrayValue):
+        return vm.plain(value)
+    found = fixed_value(vm, value.inner)
+    if found is None:
+        raise NotConstant("an array")
+    return found.detach().numpy()[()] if value.is_number else found.detach().numpy()
 
 
 def made_of_sizes(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -125,18 +194,6 @@ def computes_arrays(obj: object) -> bool:
     return "random" not in module and "testing" not in module and getattr(obj, "__name__", "") not in DOING
 
 
-def has_array(value: object, depth: int = 3) -> bool:
-    if isinstance(value, ArrayValue) or depth == 0:
-        return isinstance(value, ArrayValue)
-    if isinstance(value, SequenceValue):
-        return any(has_array(v, depth - 1) for v in value.items)
-    return isinstance(value, SliceValue) and any(has_array(v) for v in value.parts)
-
-
-def refuse(vm: Interpreter, key: str, why: str) -> NoReturn:
-    vm.unsupported("FE085", f"NumPy's {key.lstrip('.')}", why, HINT)
-
-
 def check_state(vm: Interpreter, key: str) -> None:
     """Raises Unsupported where something that is set would make torch, or NumPy, do something else."""
     np = sys.modules["numpy"]
@@ -154,71 +211,22 @@ def is_quiet(asked: FunctionType) -> bool:
     return {"raise", "call", "print", "log"}.isdisjoint(asked().values())
 
 
-# ---- asking NumPy --------------------------------------------------------------------------------------------------------
-
-
-def like(vm: Interpreter, value: Value | Lazy, unit: bool = False, sizes: Sizes | None = None) -> Any:
-    """What NumPy is asked with for a value: at this call, or for other ``sizes``."""
-    if type(value) is Lazy:
-        value = vm.wrap(value.obj, value.source)
-    if isinstance(value, ArrayValue):
-        check_unchanged(vm, value)
-        found = value.like if sizes is None else other_like(vm, value, sizes)
-        if unit and getattr(found, "ndim", 0) >= 2:
-            made = found.copy()
-            made[...] = sys.modules["numpy"].eye(*made.shape[-2:], dtype=made.dtype)
-            return made
-        return found
-    if isinstance(value, SymbolicNumber) and value.python_type() is int:
-        return sizes_now([value.number])[0] if sizes is None else at(vm, value.number, sizes)
-    if isinstance(value, TensorValue):
-        refuse(vm, "functions", "it is given a tensor")
-    if isinstance(value, TupleValue):
-        return value.assembled([like(vm, v, unit, sizes) for v in value.items])
-    if isinstance(value, ListValue):
-        return [like(vm, v, unit, sizes) for v in value.items]
-    if isinstance(value, SliceValue):
-        return slice(*[like(vm, v, False, sizes) for v in value.parts])
-    return vm.plain(value)
-
-
-def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> object:
-    """What NumPy gives for arrays of the same layouts. Where it raises, the program does, in its own words."""
-    return asked(vm, obj, key, args, kwargs, unit)[0]
-
-
-def asked(
-    vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool, sizes: Sizes | None = None
-) -> tuple[Any, list[object]]:
-    """What NumPy gives, and the arrays that it was given. ``sizes``: others than those of this call."""
-    np = sys.modules["numpy"]
-    try:
-        given, named = [like(vm, a, unit, sizes) for a in args], {k: like(vm, v, unit, sizes) for k, v in kwargs.items()}
-    except NotConstant as exc:
-        refuse(vm, key, f"it is given {exc}")
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return obj(*given, **named), list(flattened([*given, *named.values()]))
-        except Exception as exc:
-            return refuse(vm, key, f"it raises {type(exc).__name__}")
-
-
 # ---- calls ---------------------------------------------------------------------------------------------------------------
 
 
 def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
+    kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v) and not (k in LAYING_OUT and name not in BY_ORDER)}
     if name not in OF_LISTS and name not in MADE_OF_SIZES and args and isinstance(args[0], (ListValue, TupleValue)):
         args = [vm.call_builtin(sys.modules["numpy"].asarray, args[:1], {}), *args[1:]]
     want = ask(vm, obj, key, args, kwargs, name in UNITS)
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
     if any(k not in parameters for k in kwargs):
         refuse(vm, key, f"there is no program of torch for it with {', '.join(k for k in kwargs if k not in parameters)}")
-    given, named = [tensors(vm, a) for a in args], {k: tensors(vm, v) for k, v in kwargs.items() if k != "dtype"}
-    if name == "astype" or "dtype" in kwargs:
+    given = [tensors(vm, told(vm, k, a)) for k, a in zip((*parameters, *[""] * len(args)), args)]
+    named = {k: tensors(vm, told(vm, k, v)) for k, v in kwargs.items() if k != "dtype"}
+    if name in ("astype", "view") or "dtype" in kwargs:
         named["dtype"] = ConstantValue(None)
-        given = given[:1] if name in ("astype",) else given
+        given = given[:1] if name in ("astype", "view") else given
     if "as_dtype" in parameters:
         dtype = None if not hasattr(want, "dtype") else torch_dtype(want.dtype)
         if dtype is None:
@@ -226,6 +234,14 @@ def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionTy
         named["as_dtype"] = ConstantValue(dtype)
     made = finished(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, name in UNITS, sizes), changing(vm, [*args, *kwargs.values()]))
+
+
+def told(vm: Interpreter, name: str, value: Value) -> Value:
+    """An argument that says which dimensions, how many: an array that is the same at each call is the numbers in it."""
+    if name not in NUMBERS or not isinstance(value, ArrayValue) or value.like.dtype.kind not in "iu":
+        return value
+    found = fixed_value(vm, value.inner)
+    return value if found is None else vm.fresh(found.tolist())
 
 
 def is_default(name: str, value: Value) -> bool:
@@ -259,41 +275,24 @@ def computed(vm: Interpreter, key: str, function: object, args: list[Value], kwa
 def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A universal function: in the dtype of the loop that NumPy takes."""
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
-    known = UFUNCS.get(key)
-    if known is None or len(args) > obj.nin or kwargs:
+    found = UFUNCS.get(key) or ((BY_NUMBERS[key][0], "") if key in BY_NUMBERS else None)
+    in_dtype = kwargs.keys() == {"dtype"} and key in ARITHMETIC
+    if found is None or len(args) > obj.nin or (kwargs and not in_dtype):
         return refuse(vm, key, "there is no program of torch for it" + (f" with {', '.join(kwargs)}" if kwargs else ""))
     if any(isinstance(a, (ListValue, TupleValue)) for a in args):
         np = sys.modules["numpy"]
         args = [vm.call_builtin(np.asarray, [a], {}) if isinstance(a, (ListValue, TupleValue)) else a for a in args]
     want = ask(vm, obj, key, args, kwargs)
-    function, kinds = known
-    dtypes = loop(vm, obj, args)
+    function, kinds = found
+    dtypes = (cast(Any, want).dtype,) * obj.nin if in_dtype else loop(vm, obj, args)
+    if len(args) == 2 and key in BY_NUMBERS and isinstance(args[1], ConstantValue) and dtypes[0].kind in "iu":
+        function, fits = BY_NUMBERS[key]
+        kinds = "iu" if fits(int(args[1].value), dtypes[0].itemsize * 8) else ""
     if any(dtype.kind not in kinds or torch_dtype(dtype) is None for dtype in dtypes):
         return refuse(vm, key, f"torch computes it in another way for {dtypes[0]}")
     operands = [operand(vm, arg, torch_dtype(dtype)) for arg, dtype in zip(args, dtypes)]
     made = finished(vm, key, want, computed(vm, key, function, operands, {}), args)
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, False, sizes), changing(vm, args))
-
-
-def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:
-    """The dtypes of the operands as NumPy's loop takes them. Python's numbers have none of their own."""
-    given: list[object] = []
-    for arg in args:
-        found = like(vm, arg)
-        given.append(type(found) if type(found) in (int, float, complex) else sys.modules["numpy"].asarray(found).dtype)
-    resolved: tuple[Any, ...] = obj.resolve_dtypes((*given, *[None] * obj.nout))
-    return resolved[: obj.nin]
-
-
-def operand(vm: Interpreter, value: Value, dtype: torch.dtype | None) -> Value:
-    if isinstance(value, ArrayValue):
-        if value.inner.fake.dtype is dtype:
-            return value.inner
-        return value.inner.method(vm, "to", [ConstantValue(dtype)], {})
-    if not isinstance(value, SymbolicNumber) or value.python_type() is not int:
-        number = like(vm, value)
-        value = ConstantValue(number.item() if hasattr(number, "item") else number)
-    return vm.recorder.call_function(vm, torch.full, [TupleValue([]), value], {"dtype": ConstantValue(dtype)})
 
 
 def into(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -308,19 +307,19 @@ def into(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict
     if not isinstance(out, ArrayValue):
         return refuse(vm, key, "its out is no array")
     ask(vm, obj, key, args, {**kwargs, "out": out})
+    mask = kwargs.pop("where", None) if type(obj).__name__ == "ufunc" else None
     made = numpy_called(vm, obj, args, kwargs) if any(map(has_array, args)) else None
     if not isinstance(made, ArrayValue):
         return refuse(vm, key, "its result is written to an array")
     if type(obj).__name__ != "ufunc" and made.like.dtype != out.like.dtype:
         return refuse(vm, key, "it computes in the dtype of its out")
-    write(vm, out, made.inner)
+    value: Value = made.inner
+    if isinstance(mask, ArrayValue):
+        value = vm.recorder.call_function(vm, torch.where, [mask.inner, operand(vm, made, out.inner.fake.dtype), out.inner], {})
+    elif mask is not None and not is_default("where", mask):
+        return refuse(vm, key, "it is told where by something else than an array")
+    write(vm, out, value)
     return out
-
-
-def write(vm: Interpreter, out: ArrayValue, value: Value) -> None:
-    if out.stands_for is not None or not out.like.flags.writeable:
-        refuse(vm, "assignment", "the array is a view that tensors have none of")
-    out.inner.method(vm, "copy_", [value], {})
 
 
 def method_arguments(key: str, args: list[Value], kwargs: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
@@ -345,178 +344,6 @@ def tensors(vm: Interpreter, value: Value | Lazy) -> Value:
         return value
     plain = vm.plain(value)
     return ConstantValue(plain.item()) if hasattr(plain, "item") and hasattr(plain, "dtype") and not plain.shape else value
-
-
-# ---- subscripts ----------------------------------------------------------------------------------------------------------
-
-
-def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    owner, key = args[0], args[1]
-    if not isinstance(owner, ArrayValue):
-        return refuse(vm, "subscript", "it is of no array of the graph")
-    parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in (key.items if type(key) is TupleValue else [key])]
-    if any(isinstance(n, ArrayValue) and not is_fixed(vm, n) for p in parts if isinstance(p, SliceValue) for n in p.parts):
-        return refuse(vm, "subscript", "where a slice begins or ends depends on data")
-    backwards = [p for p in parts if isinstance(p, SliceValue) and negative(vm, p)]
-    several = sum(isinstance(p, (ListValue, ArrayValue)) for p in parts)
-    if len(args) == 3:
-        ask(vm, assign, "assignment", args, {})
-        if backwards or several:
-            return refuse(vm, "assignment", "the positions are computed, or go backwards")
-        target: Any = owner.inner.method(vm, "__getitem__", [index(vm, key)], {})
-        if owner.stands_for is not None or not owner.like.flags.writeable:
-            return refuse(vm, "assignment", "the array is a view that tensors have none of")
-        value: Any = operand_like(vm, args[2], owner.inner.fake.dtype)
-        while value.fake.dim() > target.fake.dim() and value.fake.shape[0] == 1:
-            value = value.method(vm, "squeeze", [ConstantValue(0)], {})
-        target.method(vm, "copy_", [value], {})
-        return ConstantValue(None)
-    want = ask(vm, obj, "subscript", args, kwargs)
-    if several > 1 or (
-        several and (backwards or (len(parts) > 1 and any(not isinstance(p, SliceValue) for p in parts if not is_positions(p))))
-    ):
-        return refuse(vm, "subscript", "it mixes computed positions with others")
-    inner: Any = owner.inner
-    if backwards:
-        inner, key = forwards(vm, inner, parts)
-    found = inner.method(vm, "__getitem__", [index(vm, key)], {})
-    made = finished(vm, "subscript", want, found, [owner])
-    return settled(vm, made, lambda sizes: asked(vm, obj, "subscript", args, kwargs, False, sizes), changing(vm, args))
-
-
-def is_positions(part: Value) -> bool:
-    return isinstance(part, (ListValue, ArrayValue))
-
-
-def assign(owner: Any, key: object, value: object) -> None:
-    """An assignment to a copy: what it raises is asked for."""
-    owner.copy()[key] = value
-
-
-def negative(vm: Interpreter, part: SliceValue) -> bool:
-    assume(changing(vm, [part.parts[2]]))
-    step = like(vm, part.parts[2])
-    return step is not None and step < 0
-
-
-def forwards(vm: Interpreter, inner: TensorValue, parts: list[Any]) -> tuple[Value, Value]:
-    """A tensor flipped where slices go backwards, and the subscript of it that shows the same. Dimensions are counted from the front."""
-    if any(not isinstance(p, SliceValue) for p in parts):
-        refuse(vm, "subscript", "slices go backwards beside other parts")
-    dims, new = [], []
-    for dim, part in enumerate(parts):
-        if not negative(vm, part):
-            new.append(part)
-            continue
-        assume(changing(vm, [part]))
-        count = int(inner.fake.shape[dim])
-        chosen = range(*like(vm, part).indices(count))
-        dims.append(dim)
-        first = count - 1 - chosen.start if len(chosen) else 0
-        end = first + (len(chosen) - 1) * -chosen.step + 1 if len(chosen) else 0
-        new.append(SliceValue(ConstantValue(first), ConstantValue(end), ConstantValue(-chosen.step)))
-    flipped = vm.recorder.call_function(vm, torch.flip, [inner, TupleValue([ConstantValue(d) for d in dims])], {})
-    return flipped, TupleValue(new)
-
-
-def index(vm: Interpreter, key: Value | Lazy) -> Value:
-    """A subscript for a tensor: positions of other dtypes than NumPy's own are refused."""
-    if type(key) is Lazy:
-        key = vm.wrap(key.obj, key.source)
-    if isinstance(key, ArrayValue):
-        if key.like.dtype.kind not in "iu":
-            refuse(vm, "subscript", "which items it takes depends on data")
-        return key.inner.method(vm, "to", [ConstantValue(torch.int64)], {})
-    if isinstance(key, TupleValue):
-        return TupleValue([index(vm, p) for p in key.items])
-    if isinstance(key, ListValue):
-        if not all(type(getattr(p, "value", None)) is int for p in key.items):
-            refuse(vm, "subscript", "which items it takes depends on data")
-        return key
-    if isinstance(key, SliceValue):
-        return SliceValue(*[position(vm, p) for p in key.parts])
-    return position(vm, key)
-
-
-def position(vm: Interpreter, part: Value | Lazy) -> Value:
-    return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
-
-
-def plain_int(part: Any) -> object:
-    return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
-
-
-def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> Value:
-    if isinstance(value, (ListValue, TupleValue)):
-        value = vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
-    if isinstance(value, ArrayValue) and value.inner.fake.is_complex() and not dtype.is_complex:
-        refuse(vm, "assignment", "it drops imaginary parts, and warns")
-    if not isinstance(value, ArrayValue) and hasattr(like(vm, value), "dtype"):
-        refuse(vm, "assignment", "it is given an array of before the call")
-    return operand(vm, value, dtype)
-
-
-# ---- results -------------------------------------------------------------------------------------------------------------
-
-
-def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Value]) -> Value:
-    """What NumPy would give: the tensor, in NumPy's layout."""
-    np = sys.modules["numpy"]
-    if isinstance(want, (list, tuple)) and isinstance(made, SequenceValue) and len(want) == len(made.items):
-        items = [finished(vm, key, w, m, sources) for w, m in zip(want, made.values(vm))]
-        return ListValue(items) if isinstance(want, list) else TupleValue(items, type(want))
-    if (
-        not isinstance(want, (np.ndarray, np.generic))
-        or not isinstance(made, TensorValue)
-        or type(want) not in (np.ndarray, type(want[()]))
-    ):
-        return refuse(vm, key, f"it gives a {type(want).__name__}")
-    arrays = list(members(sources, ArrayValue))
-    for each in arrays:
-        if each.like is want:
-            return each
-    if torch_dtype(want.dtype) is not made.fake.dtype or sizes_now(made.fake.shape) != want.shape:
-        return refuse(vm, key, f"torch gives {made.fake.dtype}{list(made.fake.shape)}, and NumPy {want.dtype}{list(want.shape)}")
-    shown = next(
-        (a for a in arrays if isinstance(want, np.ndarray) and isinstance(a.like, np.ndarray) and np.may_share_memory(want, a.like)), None
-    )
-    shares = any(memory(a.inner.fake) == memory(made.fake) for a in arrays)
-    if shown is not None and shares and shown.stands_for is None and same_strides(made, want):
-        return ArrayValue(made, want)
-    if shown is not None and want.size:
-        base = shown.stands_for or (shown.inner, shown.inner.fake._version)
-        kept: Any = made.method(vm, "clone", [], {}) if shares else made
-        assume([ArrayValue(kept, want)])
-        return ArrayValue(kept, want, stands_for=base)
-    return ArrayValue(laid_out(vm, key, made, want, shares), want)
-
-
-def same_strides(made: TensorValue, want: Any) -> bool:
-    """Whether the items lie as NumPy's do: strides of dimensions of one item say nothing."""
-    found = [s * want.itemsize for s in sizes_now(made.fake.stride())]
-    return want.size == 0 or all(n == 1 or s == t for n, s, t in zip(want.shape, found, want.strides))
-
-
-def laid_out(vm: Interpreter, key: str, made: TensorValue, want: Any, shares: bool) -> Any:
-    """The tensor with NumPy's strides, in memory of its own."""
-    strides = [s // want.itemsize for s in want.strides]
-    if same_strides(made, want):
-        return made.method(vm, "clone", [], {}) if shares else made
-    order = sorted(range(want.ndim), key=lambda d: (-strides[d], d))
-    back = [order.index(d) for d in range(want.ndim)]
-    count = 1
-    for d in reversed(order):
-        if want.shape[d] != 1 and strides[d] != count:
-            refuse(vm, key, "its result has gaps in its memory")
-        count *= want.shape[d]
-    turned = made.method(vm, "permute", [TupleValue([ConstantValue(d) for d in order])], {})
-    dense = turned.method(vm, "clone", [], {"memory_format": ConstantValue(torch.contiguous_format)})
-    return dense.method(vm, "permute", [TupleValue([ConstantValue(d) for d in back])], {})
-
-
-def check_unchanged(vm: Interpreter, value: ArrayValue) -> None:
-    if value.stands_for is not None and value.stands_for[0].fake._version != value.stands_for[1]:
-        refuse(vm, "view", "what it shows has been written to since, and tensors have no such view")
 
 
 # ---- between tensors and arrays ------------------------------------------------------------------------------------------
@@ -575,9 +402,9 @@ def torch_of_arrays(vm: Interpreter, obj: object, args: list[Value], kwargs: dic
     if len(args) > 1 or kwargs or (obj is not torch.tensor and args[0].is_number):
         return refuse(vm, "arrays", "torch is told more about the tensor")
     made = as_tensor(vm, args[0], obj is torch.tensor)
-    for asked in (device, dtype):
-        if asked is not None and not (isinstance(asked, ConstantValue) and asked.value is None):
-            made = made.method(vm, "to", [asked], {})
+    for each in (device, dtype):
+        if each is not None and not (isinstance(each, ConstantValue) and each.value is None):
+            made = made.method(vm, "to", [each], {})
     return made
 
 

@@ -3,15 +3,11 @@ not what the program of torch gives there, or NumPy refuses them, the sizes are 
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from opmill_fake_tensors.symbols import index_of
-from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
 from ...values.arrays import ArrayValue, is_symbolic, like_layout
@@ -120,49 +116,6 @@ def agrees(vm: Interpreter, result: Value, want: Any, sizes: Sizes) -> bool:
     return 0 in shape or all(n == 1 or s * want.itemsize == t for n, s, t in zip(shape, strides, want.strides))
 
 
-CONSTANTS = frozenset("tensor as_tensor scalar_tensor full zeros ones empty arange eye linspace".split())
-"""Functions that make tensors of what is told them."""
-
-
-def is_fixed(vm: Interpreter, array: ArrayValue) -> bool:
-    """Whether an array holds the same at each call: it is computed from constants alone, and nothing was written to any of them."""
-    made = {each.node for each in vm.recorder.inputs if isinstance(each.source, Pinned)}  # once, of constants
-    if array.inner.node is None:
-        return False
-    used = behind(array.inner.node)
-    for node in used:
-        told = node.op == "call_function" and getattr(node.target, "__name__", "") in CONSTANTS
-        if node.op not in ("call_function", "call_method", "placeholder") or not (node.all_input_nodes or node in made or told):
-            return False
-    writing = (n for n in vm.recorder.graph.nodes if "out" in n.kwargs or (n.op == "call_method" and re.search(r"[^_]_$", str(n.target))))
-    return all(used.isdisjoint(behind(node)) for node in writing)
-
-
-def known_integer(vm: Interpreter, array: ArrayValue) -> int | bool | None:
-    """The number that it is, where the program makes it of constants and its text is that of a number of Python's."""
-    if not array.is_number or array.like.dtype.kind not in "iub" or array.inner.fake.numel() != 1 or not is_fixed(vm, array):
-        return None
-    found: dict[torch.fx.Node, Any] = {each.node: each.obj for each in vm.recorder.inputs if each.node is not None}
-    used = behind(array.inner.node)
-    with torch._C._DisableTorchDispatch():
-        for node in vm.recorder.graph.nodes:
-            if node in used and node not in found:
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
-                function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
-                found[node] = function(*args, **kwargs)
-    return cast("int | bool", found[array.inner.node].item()) if array.inner.node in found else None
-
-
-def behind(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """A node, and all that it is computed from."""
-    seen, todo = {node}, [node]
-    while todo:
-        more = [each for each in todo.pop().all_input_nodes if each not in seen]
-        seen.update(more)
-        todo += more
-    return seen
-
-
 def flattened(values: Iterable[object]) -> Iterator[object]:
     """The items of lists and tuples, to any depth."""
     for value in values:
@@ -179,4 +132,4 @@ def shared(want: object, given: Sequence[object]) -> list[bool]:
     return [isinstance(w, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(w, a) for w in results for a in given]
 
 
-__all__ = ["Sizes", "assume", "at", "changing", "flattened", "is_fixed", "known_integer", "other_like", "settled"]
+__all__ = ["Sizes", "assume", "at", "changing", "flattened", "other_like", "settled"]

@@ -5,7 +5,9 @@ NumPy itself, on arrays of ones of the same layout (`library.numpy.calls`)."""
 
 from __future__ import annotations
 
+from . import orders as orders
 from .functions import FUNCTIONS as FUNCTIONS
 from .functions import METHODS as METHODS
 from .functions import UNITS as UNITS
+from .ufuncs import BY_NUMBERS as BY_NUMBERS
 from .ufuncs import UFUNCS as UFUNCS

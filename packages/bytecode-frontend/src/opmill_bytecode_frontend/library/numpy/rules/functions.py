@@ -13,6 +13,8 @@ Axes = int | tuple[int, ...] | list[int] | None
 """One dimension, several, or all of them."""
 Sizes = int | tuple[int, ...] | list[int]
 Scalar = bool | int | float | complex
+Told = Any
+"""Numbers of the program, or a tensor of them, in any of the forms that NumPy takes."""
 FUNCTIONS: dict[str, Any] = {}
 #: Functions whose arrays are asked about as unit matrices: NumPy refuses singular ones.
 UNITS: set[str] = set()
@@ -20,7 +22,7 @@ UNITS: set[str] = set()
 METHODS = frozenset(
     "sum prod mean std var min max argmin argmax any all cumsum cumprod clip round ravel reshape transpose squeeze swapaxes take repeat "
     "dot "
-    "diagonal trace copy flatten astype ptp conj conjugate item tolist sort".split()
+    "diagonal trace copy flatten astype ptp conj conjugate item tolist argsort searchsorted view".split()
 )
 
 
@@ -125,22 +127,6 @@ def cumprod(a: torch.Tensor, axis: int | None = None, dtype: object = None, *, a
     return torch.cumprod(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
 
 
-@rule("median")
-def median(a: torch.Tensor, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
-    if isinstance(axis, tuple):
-        raise NotImplementedError
-    flat = a.reshape(-1) if axis is None else a
-    dim = 0 if axis is None else axis
-    ordered = torch.sort(flat.to(as_dtype), dim=dim).values
-    count = flat.shape[dim]
-    found = torch.mean(ordered.narrow(dim, (count - 1) // 2, 2 - count % 2), dim=dim)
-    last = ordered.select(dim, count - 1)
-    found = torch.where(torch.isnan(last), last, found)
-    if not keepdims:
-        return found
-    return found.reshape([1] * a.dim()) if axis is None else found.unsqueeze(dim)
-
-
 @rule("count_nonzero")
 def count_nonzero(a: torch.Tensor, axis: Axes = None, *, keepdims: bool = False) -> torch.Tensor:
     return torch.sum(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims)
@@ -223,7 +209,12 @@ def flip(m: torch.Tensor, axis: Axes = None) -> torch.Tensor:
     return torch.flip(m, axes_of(m, axis))
 
 
-@rule("concatenate", "concat")
+@rule("rot90")
+def rot90(m: torch.Tensor, k: int = 1, axes: tuple[int, ...] = (0, 1)) -> torch.Tensor:
+    return torch.rot90(m, k, axes)
+
+
+@rule("concatenate", "concat", "_core._multiarray_umath.concatenate")
 def concatenate(arrays: Sequence[torch.Tensor], axis: int | None = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
     parts = [each.to(as_dtype) for each in arrays]
     return torch.cat([each.reshape(-1) for each in parts]) if axis is None else torch.cat(parts, dim=axis)
@@ -232,13 +223,6 @@ def concatenate(arrays: Sequence[torch.Tensor], axis: int | None = 0, *, as_dtyp
 @rule("stack")
 def stack(arrays: Sequence[torch.Tensor], axis: int = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.stack([each.to(as_dtype) for each in arrays], dim=axis)
-
-
-@rule("repeat")
-def repeat(a: torch.Tensor, repeats: int, axis: int | None = None) -> torch.Tensor:
-    if not isinstance(repeats, int):
-        raise NotImplementedError
-    return torch.repeat_interleave(a.reshape(-1) if axis is None else a, repeats, dim=0 if axis is None else axis)
 
 
 @rule("roll")
@@ -318,16 +302,6 @@ def take_along_axis(arr: torch.Tensor, indices: torch.Tensor, axis: int | None =
     return torch.take_along_dim(arr, indices, axis)
 
 
-@rule("sort")
-def sort(a: torch.Tensor, axis: int | None = -1) -> torch.Tensor:
-    return torch.sort(a.reshape(-1)).values if axis is None else torch.sort(a, dim=axis).values
-
-
-@rule("searchsorted")
-def searchsorted(a: torch.Tensor, v: torch.Tensor | Scalar, side: str = "left") -> torch.Tensor:
-    return torch.searchsorted(a, v if isinstance(v, torch.Tensor) else torch.full((), v, dtype=a.dtype), right=side == "right")
-
-
 @rule("nan_to_num")
 def nan_to_num(
     x: torch.Tensor, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
@@ -369,6 +343,11 @@ def astype(a: torch.Tensor, dtype: object, copy: bool = True, *, as_dtype: torch
     ):
         return a.to(torch.int64).to(as_dtype)
     return a.to(as_dtype) if as_dtype != a.dtype else a.clone() if copy else a
+
+
+@rule("view")
+def view(a: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return a.view(as_dtype)
 
 
 @rule("array", "asarray", "asanyarray", "ascontiguousarray")
@@ -436,20 +415,6 @@ def full_like(a: torch.Tensor, fill_value: object, dtype: object = None, *, as_d
     return torch.zeros_like(a, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
 
 
-@rule("pad")
-def pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", constant_values: object = 0) -> torch.Tensor:
-    if mode != "constant" or not isinstance(constant_values, (int, float)):
-        raise NotImplementedError
-    widths = [pad_width] * array.dim() if isinstance(pad_width, int) else list(pad_width)
-    if len(widths) == 2 and isinstance(widths[0], int) and not isinstance(pad_width, int):
-        widths = [tuple(widths)] * array.dim()
-    if len(widths) == 1:
-        widths = widths * array.dim()
-    pairs = [(each, each) if isinstance(each, int) else tuple(each) for each in widths]
-    flat = [n for before, after in reversed(pairs) for n in (before, after)]
-    return torch.nn.functional.pad(array, flat, value=constant_values)
-
-
 @rule("meshgrid")
 def meshgrid(*xi: torch.Tensor, indexing: str = "xy") -> tuple[torch.Tensor, ...]:
     return tuple(each.clone() for each in torch.meshgrid(*[x.reshape(-1) for x in xi], indexing=indexing))
@@ -512,7 +477,7 @@ def tensordot(a: torch.Tensor, b: torch.Tensor, axes: object = 2, *, as_dtype: t
 
 
 @rule("einsum")
-def einsum(subscripts: str, *operands: torch.Tensor, as_dtype: torch.dtype) -> torch.Tensor:
+def einsum(subscripts: str, *operands: torch.Tensor, optimize: object = False, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.einsum(subscripts, *[each.to(as_dtype) for each in operands])
 
 
@@ -531,6 +496,26 @@ def solve(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.T
     if b.dim() > 1 and b.dim() != a.dim():
         raise NotImplementedError
     return torch.linalg.solve(a.to(as_dtype), b.to(as_dtype))
+
+
+@rule("linalg.svdvals")
+def svdvals(x: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.svdvals(x.to(as_dtype))
+
+
+@rule("linalg.svd")
+def svd(a: torch.Tensor, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> torch.Tensor:
+    if compute_uv or hermitian or not a.is_floating_point():
+        raise NotImplementedError  # the signs of vectors are each library's own
+    return torch.linalg.svdvals(a)
+
+
+@rule("linalg.pinv")
+def pinv(a: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    left, values, right = torch.linalg.svd(a.to(as_dtype), full_matrices=False)
+    kept = values > 1e-15 * torch.amax(values, dim=-1, keepdim=True)
+    inverse = torch.where(kept, 1 / values, torch.zeros_like(values))
+    return right.mH @ (inverse.unsqueeze(-1) * left.mH)
 
 
 @rule("linalg.cholesky")

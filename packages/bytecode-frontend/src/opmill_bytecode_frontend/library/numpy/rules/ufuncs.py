@@ -85,6 +85,17 @@ def trunc(x: torch.Tensor) -> torch.Tensor:
     return torch.trunc(x) if x.is_floating_point() else x.clone()
 
 
+def cbrt(x: torch.Tensor) -> torch.Tensor:
+    """A step of Newton's after the power, which is a few units off."""
+    near = torch.copysign(torch.pow(torch.abs(x), 1 / 3), x)
+    better = near - (near * near * near - x) / (3 * near * near)
+    return torch.where(torch.isfinite(better), better, near)
+
+
+def heaviside(x: torch.Tensor, at_zero: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.isnan(x), x, torch.heaviside(x, at_zero))
+
+
 UFUNCS: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "add": (add, "biufc"),
     "subtract": (subtract, "iufc"),
@@ -123,6 +134,8 @@ UFUNCS: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "sqrt": (torch.sqrt, "f"),
     "square": (torch.square, "iufc"),
     "reciprocal": (reciprocal, "f"),
+    "cbrt": (cbrt, "f"),
+    "heaviside": (heaviside, "f"),
     "exp": (torch.exp, "f"),
     "exp2": (torch.exp2, "f"),
     "expm1": (torch.expm1, "f"),
@@ -158,4 +171,14 @@ UFUNCS: dict[str, tuple[Callable[..., torch.Tensor], str]] = {
     "degrees": (torch.rad2deg, "f"),
 }
 
-__all__ = ["UFUNCS"]
+BY_NUMBERS: dict[str, tuple[Callable[..., torch.Tensor], Callable[[int, int], bool]]] = {
+    "floor_divide": (torch.floor_divide, lambda n, bits: n not in (0, -1)),
+    "remainder": (torch.remainder, lambda n, bits: n not in (0, -1)),
+    "power": (torch.pow, lambda n, bits: n >= 0),
+    "left_shift": (torch.bitwise_left_shift, lambda n, bits: 0 <= n < bits),
+    "right_shift": (torch.bitwise_right_shift, lambda n, bits: 0 <= n < bits),
+}
+"""Of integers and a number of the program: the function of torch, and whether it gives what NumPy's does for that number and that many
+bits."""
+
+__all__ = ["BY_NUMBERS", "UFUNCS"]

@@ -1,0 +1,53 @@
+"""What NumPy's functions keep of their arguments, to give results as these were given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...values.arrays import ArrayValue
+from ...values.base import Value
+from ...values.constant import ConstantValue
+from ...values.sequence import TupleValue
+from .asking import refuse
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+class Converter(Value):
+    """``_array_converter(*arrays)``, of arrays alone: they are what they are, and so are results."""
+
+    def __init__(self, cls: type, arrays: list[Value]) -> None:
+        self.cls, self.arrays = cls, arrays
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def getattr(self, vm: Any, name: str) -> Value:
+        if name == "scalar_input":
+            return TupleValue([ConstantValue(False) for _ in self.arrays])
+        return super().getattr(vm, name)
+
+    def m___getitem__(self, vm: Interpreter, at: Value) -> Value:
+        return TupleValue(list(self.arrays)).method(vm, "__getitem__", [at], {})
+
+    def m___len__(self, vm: Interpreter) -> Value:
+        return ConstantValue(len(self.arrays))
+
+    def m_as_arrays(self, vm: Interpreter, **told: Value) -> Value:
+        return TupleValue(list(self.arrays))
+
+    def m_wrap(self, vm: Interpreter, result: Value, to_scalar: Value | None = None) -> Value:
+        if not isinstance(result, ArrayValue) or (to_scalar is not None and vm.truth(to_scalar)):
+            return refuse(vm, "_array_converter", "its result is no array")
+        return result
+
+
+def converter(cls: type, args: list[Value]) -> Value | None:
+    """What the class makes; None for other classes, and for other arguments."""
+    if cls.__name__ != "_array_converter" or not all(isinstance(a, ArrayValue) and not a.is_number for a in args):
+        return None
+    return Converter(cls, args)
+
+
+__all__ = ["converter"]

@@ -1,0 +1,190 @@
+"""Subscripts of arrays, read and assigned to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from ...values.arrays import ArrayValue
+from ...values.base import Lazy, Value
+from ...values.constant import ConstantValue
+from ...values.fixed import is_fixed
+from ...values.number import SymbolicNumber
+from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ...values.tensor import TensorValue
+from .asking import ask, asked, like, refuse
+from .results import finished, operand
+from .sizes import assume, changing, settled
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+Parts = list[Any]
+"""What stands between the commas of a subscript."""
+
+
+def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    owner, key = args[0], args[1]
+    if not isinstance(owner, ArrayValue):
+        return refuse(vm, "subscript", "it is of no array of the graph")
+    parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in (key.items if type(key) is TupleValue else [key])]
+    if any(isinstance(n, ArrayValue) and not is_fixed(vm, n.inner) for p in parts if isinstance(p, SliceValue) for n in p.parts):
+        return refuse(vm, "subscript", "where a slice begins or ends depends on data")
+    backwards = any(isinstance(p, SliceValue) and negative(vm, p) for p in parts)
+    several = sum(map(is_positions, parts))
+    if len(args) == 3:
+        assign_items(vm, owner, parts, args, backwards)
+        return ConstantValue(None)
+    want = ask(vm, obj, "subscript", args, kwargs)
+    inner: Value = owner.inner
+    if several:
+        key = beside_each_other(vm, parts, backwards)
+    elif backwards:
+        inner, key = forwards(vm, owner.inner, parts)
+    found = inner.method(vm, "__getitem__", [index(vm, key)], {})
+    made = finished(vm, "subscript", want, found, [owner])
+    return settled(vm, made, lambda sizes: asked(vm, obj, "subscript", args, kwargs, False, sizes), changing(vm, args))
+
+
+def is_positions(part: Value) -> bool:
+    return isinstance(part, (ListValue, ArrayValue))
+
+
+def beside_each_other(vm: Interpreter, parts: Parts, backwards: bool) -> Value:
+    """A subscript with computed positions, in which NumPy takes each number for positions, too; a single one of them stays."""
+    if backwards:
+        refuse(vm, "subscript", "it mixes computed positions with others")
+    if len(parts) == 1:
+        return cast(Value, parts[0])
+    found: Parts = []
+    for part in parts:
+        if isinstance(part, SymbolicNumber) or (isinstance(part, ArrayValue) and part.like.ndim == 0):
+            refuse(vm, "subscript", "it mixes computed positions with others")
+        if isinstance(part, ListValue) and any(isinstance(p, SequenceValue) for p in part.items):
+            part = vm.call_builtin(sys.modules["numpy"].asarray, [part], {})
+        number = isinstance(part, ConstantValue) and part.value is not None and part.value is not ...
+        found.append(ListValue([position(vm, part)]) if number else part)
+    return TupleValue(found)
+
+
+def assign_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Value], backwards: bool) -> None:
+    ask(vm, assign, "assignment", args, {})
+    if backwards:
+        refuse(vm, "assignment", "the positions go backwards")
+    if owner.stands_for is not None or not owner.like.flags.writeable:
+        refuse(vm, "assignment", "the array is a view that tensors have none of")
+    value = operand_like(vm, args[2], owner.inner.fake.dtype)
+    if any(isinstance(p, ArrayValue) and p.like.dtype.kind == "b" for p in parts):
+        where_masked(vm, owner, parts, value)
+        return
+    if any(map(is_positions, parts)):
+        key = beside_each_other(vm, parts, backwards)
+        if not (all(n == 1 for n in value.fake.shape) or once_each(vm, parts)):
+            refuse(vm, "assignment", "a position may be there twice, and the order decides")
+        owner.inner.method(vm, "__setitem__", [index(vm, key), value], {})
+        return
+    target = cast(TensorValue, owner.inner.method(vm, "__getitem__", [index(vm, args[1])], {}))
+    while value.fake.dim() > target.fake.dim() and value.fake.shape[0] == 1:
+        value = squeezed(vm, value)
+    target.method(vm, "copy_", [value], {})
+
+
+def squeezed(vm: Interpreter, value: TensorValue) -> TensorValue:
+    """Without its first dimension, of one item."""
+    return cast(TensorValue, value.method(vm, "squeeze", [ConstantValue(0)], {}))
+
+
+def where_masked(vm: Interpreter, owner: ArrayValue, parts: Parts, value: TensorValue) -> None:
+    """``owner[mask] = value``, where each item that the mask takes is given the same."""
+    mask = parts[0]
+    rest = owner.like.ndim - mask.like.ndim if len(parts) == 1 and mask.like.ndim else -1
+    if rest < 0 or (value.fake.dim() > rest and value.fake.shape[0] != 1):
+        refuse(vm, "assignment", "which items it takes depends on data")
+    while value.fake.dim() > rest and value.fake.dim():
+        value = squeezed(vm, value)
+    taken: Value = mask.inner
+    for _ in range(rest):
+        taken = taken.method(vm, "unsqueeze", [ConstantValue(-1)], {})
+    owner.inner.method(vm, "copy_", [vm.recorder.call_function(vm, torch.where, [taken, value, owner.inner], {})], {})
+
+
+def once_each(vm: Interpreter, parts: Parts) -> bool:
+    """Whether positions are numbers of the program, and none is there twice."""
+    given = [like(vm, p) for p in parts if is_positions(p)]
+    known = [g for g, p in zip(given, [p for p in parts if is_positions(p)]) if isinstance(p, ListValue)]
+    if len(given) != 1 or not known or any(type(n) is not int for n in known[0]):
+        return False
+    return len(set(known[0])) == len(known[0]) and (min(known[0]) >= 0 or max(known[0]) < 0)
+
+
+def assign(owner: Any, key: object, value: object) -> None:
+    """An assignment to a copy: what it raises is asked for."""
+    owner.copy()[key] = value
+
+
+def negative(vm: Interpreter, part: SliceValue) -> bool:
+    assume(changing(vm, [part.parts[2]]))
+    step = like(vm, part.parts[2])
+    return step is not None and step < 0
+
+
+def forwards(vm: Interpreter, inner: TensorValue, parts: Parts) -> tuple[Value, Value]:
+    """A tensor flipped where slices go backwards, and the subscript of it that shows the same. Dimensions are counted from the front."""
+    if any(not isinstance(p, SliceValue) for p in parts):
+        refuse(vm, "subscript", "slices go backwards beside other parts")
+    dims, new = [], []
+    for dim, part in enumerate(parts):
+        if not negative(vm, part):
+            new.append(part)
+            continue
+        assume(changing(vm, [part]))
+        count = int(inner.fake.shape[dim])
+        chosen = range(*like(vm, part).indices(count))
+        dims.append(dim)
+        first = count - 1 - chosen.start if len(chosen) else 0
+        end = first + (len(chosen) - 1) * -chosen.step + 1 if len(chosen) else 0
+        new.append(SliceValue(ConstantValue(first), ConstantValue(end), ConstantValue(-chosen.step)))
+    flipped = vm.recorder.call_function(vm, torch.flip, [inner, TupleValue([ConstantValue(d) for d in dims])], {})
+    return flipped, TupleValue(new)
+
+
+def index(vm: Interpreter, key: Value | Lazy) -> Value:
+    """A subscript for a tensor: positions of other dtypes than NumPy's own are refused."""
+    if type(key) is Lazy:
+        key = vm.wrap(key.obj, key.source)
+    if isinstance(key, ArrayValue):
+        if key.like.dtype.kind not in "iu":
+            refuse(vm, "subscript", "which items it takes depends on data")
+        return key.inner.method(vm, "to", [ConstantValue(torch.int64)], {})
+    if isinstance(key, TupleValue):
+        return TupleValue([index(vm, p) for p in key.items])
+    if isinstance(key, ListValue):
+        if not all(type(getattr(p, "value", None)) is int for p in key.items):
+            refuse(vm, "subscript", "which items it takes depends on data")
+        return key
+    if isinstance(key, SliceValue):
+        return SliceValue(*[position(vm, p) for p in key.parts])
+    return position(vm, key)
+
+
+def position(vm: Interpreter, part: Value | Lazy) -> Value:
+    return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
+
+
+def plain_int(part: Any) -> object:
+    return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
+
+
+def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> TensorValue:
+    if isinstance(value, (ListValue, TupleValue)):
+        value = vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
+    if isinstance(value, ArrayValue) and value.inner.fake.is_complex() and not dtype.is_complex:
+        refuse(vm, "assignment", "it drops imaginary parts, and warns")
+    if not isinstance(value, ArrayValue) and hasattr(like(vm, value), "dtype"):
+        refuse(vm, "assignment", "it is given an array of before the call")
+    return cast(TensorValue, operand(vm, value, dtype))
+
+
+__all__ = ["index", "operand_like", "subscript"]

@@ -1,0 +1,130 @@
+"""Functions and methods of NumPy that write to the array that they are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from ...values.arrays import ArrayValue, sizes_now
+from ...values.base import Value
+from ...values.constant import ConstantValue, is_none
+from ...values.sequence import ListValue, SliceValue, TupleValue
+from ...values.tensor import TensorValue
+from .asking import ask, refuse
+from .results import loop, operand, write
+from .subscripts import index, operand_like, subscript
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+NONE = ConstantValue(None)
+Arguments = dict[str, Value]
+
+
+def of_copy(function: Callable[..., object]) -> Callable[..., object]:
+    """What it does, with a copy."""
+    return lambda owner, *given, **named: function(owner.copy(), *given, **named)
+
+
+def written_to(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: Arguments) -> Value:
+    """What such a function gives."""
+    names, rule = WRITING[key]
+    owner, given = args[0], {**dict(zip(names, args[1:])), **kwargs}
+    if not isinstance(owner, ArrayValue) or len(args) - 1 > len(names) or not given.keys() <= set(names):
+        return refuse(vm, key, "there is no program of torch for it")
+    ask(vm, of_copy(obj), key, args, kwargs)
+    rule(vm, key, owner, given)
+    return NONE
+
+
+def value_for(vm: Interpreter, owner: ArrayValue, value: Value) -> TensorValue:
+    return operand_like(vm, value, owner.inner.fake.dtype)
+
+
+def add_at(vm: Interpreter, obj: Any, args: list[Value]) -> Value:
+    """``numpy.add.at`` and the like: each position as often as it is named."""
+    key, owner = f"{obj.__self__.__name__}.at", args[0]
+    if len(args) != 3 or not isinstance(owner, ArrayValue) or owner.stands_for is not None or not owner.like.flags.writeable:
+        return refuse(vm, key, "there is no program of torch for it")
+    ask(vm, of_copy(obj), key, args, {})
+    parts = args[1].items if type(args[1]) is TupleValue else [args[1]]
+    taken = loop(vm, obj.__self__, [owner, args[2]])
+    if any(isinstance(p, SliceValue) for p in parts) or taken[0] != owner.like.dtype or owner.like.dtype.kind not in "iuf":
+        return refuse(vm, key, "there is no program of torch for it")
+    places = [index(vm, vm.call_builtin(sys.modules["numpy"].asarray, [p], {}) if isinstance(p, ListValue) else p) for p in parts]
+    places = [p if isinstance(p, TensorValue) else operand(vm, p, torch.int64) for p in places]
+    value: Value = value_for(vm, owner, args[2])
+    name = obj.__self__.__name__
+    if name in ("add", "subtract"):
+        value = value.method(vm, "neg", [], {}) if name == "subtract" else value
+        owner.inner.method(vm, "index_put_", [TupleValue(list(places)), value], {"accumulate": ConstantValue(True)})
+        return NONE
+    at = places[0]
+    if owner.like.ndim != 1 or len(places) != 1 or not isinstance(at, TensorValue) or at.fake.dim() != 1:
+        return refuse(vm, key, "there is no program of torch for it")
+    behind = at.method(vm, "__add__", [vm.fresh(owner.inner.fake.shape[0])], {})
+    from_front = vm.recorder.call_function(vm, torch.where, [at.method(vm, "__lt__", [ConstantValue(0)], {}), behind, at], {})
+    value = vm.recorder.call_function(vm, torch.broadcast_to, [value, vm.fresh(tuple(at.fake.shape))], {})
+    kind = ConstantValue("amax" if name == "maximum" else "amin")
+    owner.inner.method(vm, "scatter_reduce_", [ConstantValue(0), from_front, value, kind], {})
+    return NONE
+
+
+def copyto(vm: Interpreter, key: str, dst: ArrayValue, given: Arguments) -> None:
+    value: Value = value_for(vm, dst, given["src"])
+    where = given.get("where", ConstantValue(True))
+    if not is_none(given.get("casting", NONE)):
+        refuse(vm, key, "it is told how to cast")
+    if isinstance(where, ArrayValue):
+        value = vm.recorder.call_function(vm, torch.where, [where.inner, value, dst.inner], {})
+    elif not (isinstance(where, ConstantValue) and where.value is True):
+        refuse(vm, key, "it is told where by something else than an array")
+    write(vm, dst, value)
+
+
+def place(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+    """``numpy.place`` and ``numpy.putmask``, where one value goes to all places."""
+    mask, value = given["mask"], value_for(vm, a, given["values"])
+    if not isinstance(mask, ArrayValue) or mask.like.dtype.kind != "b" or mask.like.shape != a.like.shape or several(value):
+        refuse(vm, key, "which value goes where depends on data")
+    if value.fake.dim():
+        value = cast(TensorValue, value.method(vm, "reshape", [TupleValue([])], {}))
+    write(vm, a, vm.recorder.call_function(vm, torch.where, [mask.inner, value, a.inner], {}))
+
+
+def several(value: TensorValue) -> bool:
+    return any(n != 1 for n in sizes_now(value.fake.shape))
+
+
+def fill(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+    write(vm, a, value_for(vm, a, given["value"]))
+
+
+def put(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+    if a.like.ndim != 1 or not is_none(given.get("mode", NONE)):
+        refuse(vm, key, "there is no program of torch for it")
+    subscript(vm, None, [a, given["ind"], given["v"]], {})
+
+
+def fill_diagonal(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+    value = value_for(vm, a, given["val"])
+    if a.like.ndim != 2 or value.fake.dim() or "wrap" in given or a.stands_for is not None or not a.like.flags.writeable:
+        refuse(vm, key, "there is no program of torch for it")
+    a.inner.method(vm, "diagonal", [], {}).method(vm, "copy_", [value], {})
+
+
+WRITING: dict[str, tuple[tuple[str, ...], Callable[[Interpreter, str, ArrayValue, Arguments], None]]] = {
+    "copyto": (("src", "casting", "where"), copyto),
+    "place": (("mask", "values"), place),
+    "putmask": (("mask", "values"), place),
+    ".fill": (("value",), fill),
+    "put": (("ind", "v", "mode"), put),
+    ".put": (("ind", "v", "mode"), put),
+    "fill_diagonal": (("val", "wrap"), fill_diagonal),
+}
+"""The names of their further parameters, and what they do."""
+
+__all__ = ["WRITING", "add_at", "written_to"]

@@ -1,0 +1,69 @@
+"""Tensors of the graph that hold the same at each call, since they are computed from constants of the program alone."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+import torch
+
+from opmill_guards.source import Pinned
+
+from .base import Machine
+from .tensor import TensorValue
+
+CONSTANTS = frozenset("tensor as_tensor scalar_tensor full zeros ones empty arange eye linspace".split())
+"""Functions that make tensors of what is told them."""
+MOST = 4096
+"""Elements of a tensor that is computed at capture."""
+
+
+def is_fixed(vm: Machine, tensor: TensorValue) -> bool:
+    """Whether a tensor holds the same at each call: it is computed from constants alone, and nothing was written to any of them."""
+    made = {each.node for each in vm.recorder.inputs if isinstance(each.source, Pinned)}  # once, of constants
+    if tensor.node is None:
+        return isinstance(tensor.source, Pinned)
+    used = behind(tensor.node)
+    for node in used:
+        told = node.op == "call_function" and getattr(node.target, "__name__", "") in CONSTANTS
+        if node.op not in ("call_function", "call_method", "placeholder") or not (node.all_input_nodes or node in made or told):
+            return False
+    return all(used.isdisjoint(behind(node)) for node in vm.recorder.graph.nodes if writes(node))
+
+
+def writes(node: torch.fx.Node) -> bool:
+    """Whether a step writes to a tensor that it is given."""
+    in_place = node.op == "call_method" and re.search(r"[^_]_$", str(node.target)) is not None
+    return in_place or "out" in node.kwargs or node.target is operator.setitem
+
+
+def fixed_value(vm: Machine, tensor: TensorValue) -> torch.Tensor | None:
+    """What it holds at each call, where that is known and little."""
+    if any(type(n) is not int for n in tensor.fake.shape) or tensor.fake.numel() > MOST or not is_fixed(vm, tensor):
+        return None
+    if tensor.node is None:
+        return tensor.obj if isinstance(tensor.obj, torch.Tensor) else None
+    found: dict[torch.fx.Node, torch.Tensor] = {
+        each.node: each.obj for each in vm.recorder.inputs if isinstance(each.obj, torch.Tensor) and each.node
+    }
+    used = behind(tensor.node)
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        for node in vm.recorder.graph.nodes:
+            if node in used and node not in found:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
+                function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+                found[node] = function(*args, **kwargs)
+    return found.get(tensor.node)
+
+
+def behind(node: torch.fx.Node) -> set[torch.fx.Node]:
+    """A node, and all that it is computed from."""
+    seen, todo = {node}, [node]
+    while todo:
+        more = [each for each in todo.pop().all_input_nodes if each not in seen]
+        seen.update(more)
+        todo += more
+    return seen
+
+
+__all__ = ["fixed_value", "is_fixed"]
