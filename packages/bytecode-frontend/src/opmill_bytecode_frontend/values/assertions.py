@@ -53,7 +53,7 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
         return None
     on_jump = JUMPS[jump.opname]
     for truth, start in ((on_jump, frame.prepared.index[id(jump.target)]), (not on_jump, at + 1)):
-        if (found := raised(instructions[start:], frame.globals)) is not None:
+        if (found := raised(after_stores(instructions[start:]), frame.globals)) is not None:
             name, text = found
             if text is None and not may_run_again(vm.recorder.graph, vm.recorder.outside()):
                 return None
@@ -94,14 +94,24 @@ STRAIGHT = (
     "COPY",
     "SWAP",
     "RESUME",
+    "STORE_FAST",
 )
 """Prefixes of instructions behind which the next one runs."""
 
 
 def goes_straight(instructions: Sequence[Instruction]) -> bool:
-    """Whether these end in a raise whatever happens, without storing anything before."""
+    """Whether these end in a raise whatever happens, and store nothing before but in variables of the function."""
     end = next((ins for ins in instructions if not ins.opname.startswith(STRAIGHT)), None)
     return end is not None and end.opname == "RAISE_VARARGS" and end.argval == 1
+
+
+def after_stores(instructions: Sequence[Instruction]) -> Sequence[Instruction]:
+    """What comes before a raise, behind the last variable that is stored: what a message tells may be computed first."""
+    for at, ins in enumerate(instructions):
+        if not ins.opname.startswith(STRAIGHT):
+            stores = [k for k, each in enumerate(instructions[:at]) if each.opname == "STORE_FAST"]
+            return instructions[stores[-1] + 1 :] if stores else instructions
+    return instructions
 
 
 def is_exception(name: str, names: Mapping[str, object]) -> bool:

@@ -292,8 +292,10 @@ class TensorValue(Value):
             why = "it changes what the tensor itself is, and the graph has what stands for it"
             vm.unsupported("FE032", f"method {name} of a tensor whose data was assigned", why)
         factor = SCALED.get(name)
-        if factor is not None and type(kwargs.get(factor[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
-            return self.scaled(vm, name, args, dict(kwargs), factor)
+        if factor is not None and are_floats([self, *args]) and (by := late_factor(vm, kwargs.get(factor[0]))) is not None:
+            return self.scaled(vm, name, args, {**kwargs, factor[0]: by}, factor)
+        if name == "new" and len(args) == 1 and not kwargs and args[0].python_type() is torch.Size:
+            return self.method(vm, "new_empty", args, {})  # a tuple would be numbers
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
 
     def requires_as_before(self, name: str, args: list[Value]) -> bool:
@@ -387,6 +389,15 @@ class TensorValue(Value):
 def listed(items: object) -> Value:
     """A new list, of lists, of numbers."""
     return ListValue(list(map(listed, items))) if isinstance(items, list) else ConstantValue(items)
+
+
+def late_factor(vm: Machine, value: Value | None) -> Value | None:
+    """A factor whose value is no part of the graph: such a number, or a tensor that torch takes for one."""
+    if type(value) in (LateFloat, FloatNumber):
+        return value
+    if not isinstance(value, TensorValue) or not value.fake.is_floating_point() or value.fake.dim() or value.is_known():
+        return None
+    return None if value.fake.requires_grad else value
 
 
 def are_floats(values: list[Value]) -> bool:

@@ -37,6 +37,13 @@ def _contiguous(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
     return dense(x.size(), x.dtype) if x.is_floating_point() and (overload != "Tensor") else NotImplemented
 
 
+@RULES.row("_sample_dirichlet _dirichlet_grad binomial")
+def _contiguous_alone(overload: str, x: Tensor, *others: Any, **__: Any) -> Any:
+    """As the kernels for processors make them; torch has none for meta tensors."""
+    same = all(not isinstance(t, Tensor) or t.size() == x.size() for t in others)
+    return dense(x.size(), x.dtype) if x.is_floating_point() and x.device.type in ("cpu", "meta") and same else NotImplemented
+
+
 @RULES.row("normal")
 def _normal(overload: str, mean: Any, deviation: Any = 1.0, **__: Any) -> Any:
     tensors = [t for t in (mean, deviation) if isinstance(t, Tensor)]
