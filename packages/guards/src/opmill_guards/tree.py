@@ -273,13 +273,21 @@ def _text(value: Any) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def _expected(guard: Guard) -> str:
+    """What a guard expects, where there is nothing that could be told beside it."""
+    try:
+        return kind_of(guard).describe(guard, lambda source: None)[0]
+    except Exception:  # of some kinds it is told by what differs
+        return describe(guard)
+
+
 def _failure(guard: Guard, local_values: Mapping[str, Any]) -> Failure:
     kind = kind_of(guard)
     where = ", ".join(str(source) for source in kind.sources(guard))
     try:
         expected, found = kind.describe(guard, lambda source: reference.read(source, local_values))
     except reference.Unreadable as error:
-        expected, found = describe(guard), f"nothing there: {error}"
+        expected, found = _expected(guard), f"nothing there: {str(error).removeprefix(f'{where}: ')}"
     except Exception as error:
         expected, found = describe(guard), f"an error: {of_error(error)}"
     return Failure(guard, where, expected, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import re
@@ -91,13 +92,17 @@ def _reading(code: types.CodeType, source: Any) -> tuple[str, ...]:
     """The line that reads what a guard is about, marked with carets: the last name in the guard's source that the code reads."""
     from opmill_bytecode_frontend.messages.excerpt import excerpt, first_read
 
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    takes_all = code.co_varnames[arguments : arguments + 2] if code.co_flags & _TAKES_ALL == _TAKES_ALL else ()
     for name in reversed(re.findall(r"[A-Za-z_]\w*", str(source))):
-        if name not in _OF_GUARDS and (found := first_read(code, name)) is not None:
+        if name not in _OF_GUARDS and name not in takes_all and (found := first_read(code, name)) is not None:
             file, line, function, span = found
             return tuple(excerpt([(file, line, function)], [span]))
     return ()
 
 
+_TAKES_ALL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+"""What a function is that is called with any arguments: where it reads these tells nothing."""
 _OF_GUARDS = frozenset({"self", "__dict__", "cell_contents"})
 """Names in sources that say how a value is reached, not which it is."""
 
@@ -134,7 +139,7 @@ class Record(Struct):
     def add_break(self, found: BreakRecord) -> None:
         """Notes a break once, and how often it was met: its code may be compiled again and again."""
         for number, known in enumerate(self.breaks):
-            if replace(known, times=1) == found:
+            if (known.code, known.where) == (found.code, found.where) and str(replace(known, times=1)) == str(found):
                 self.breaks[number] = replace(known, times=known.times + 1)
                 return
         count("breaks")

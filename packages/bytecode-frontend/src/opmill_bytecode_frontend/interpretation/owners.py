@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -127,12 +128,18 @@ def is_users(cls: type) -> bool:
 
 
 def began(frame: Frame) -> str:
-    """The line of the outermost frame that is not torch's, as a traceback names it; the innermost frame's where all are."""
-    found, each = frame, cast("Frame | None", frame)
+    """The line of the outermost frame that is not torch's, nor only passes a call on to the next one, as a traceback names it; the innermost
+    frame's where all are."""
+    own, each = None, cast("Frame | None", frame)
     while each is not None:
-        found, each = (found if each.code.co_filename.startswith(TORCH) else each), each.caller
-    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}' if found else ""
+        passes = own is not None and each.code.co_flags & _WRAPPER == _WRAPPER
+        own, each = (own if passes or each.code.co_filename.startswith(TORCH) else each), each.caller
+    found = own or frame
+    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}'
 
+
+_WRAPPER = inspect.CO_NESTED | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+"""What the function that a decorator makes is: inside of another, called with whatever its function is called with."""
 
 COMPUTING = ("forward", "__call__", "_wrapped_call_impl", "_call_impl", "inner")
 """Names of functions that run a module."""

@@ -18,7 +18,8 @@ class VaryingNumber(ExistingObject):
 
     def describe(self) -> str:
         kind = "text" if isinstance(self.obj, (str, bytes)) else "set" if isinstance(self.obj, (set, frozenset)) else "number"
-        return f"the {kind} {self.source}"
+        source = str(self.source)
+        return f"a {kind} that the statement has made" if source.startswith(".stack") else f"the {kind} {source}"
 
     def refuse(self, vm: Machine, *args: object, **kwargs: object) -> NoReturn:
         """Refuse any use."""

@@ -1,0 +1,61 @@
+"""Explanations name what the program has: the function behind a decorator, a break once, and no names of opmill's own."""
+
+import functools
+
+import torch
+
+import opmill
+
+
+def passed_on(function):  # type: ignore[no-untyped-def]
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):  # type: ignore[no-untyped-def]
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Wrapped(torch.nn.Module):
+    @passed_on
+    def forward(self, x: torch.Tensor, **given: int) -> torch.Tensor:
+        return x.sin() * given.get("times", 1)
+
+
+BEGINS = Wrapped.forward.__wrapped__.__code__.co_firstlineno + 2  # type: ignore[attr-defined]
+
+
+class Turns(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            if x.sum() > 0:
+                x = x + 1
+        return x
+
+
+def test_a_graph_begins_in_the_function_that_a_decorator_is_around() -> None:
+    explained = opmill.explain(Wrapped())(torch.ones(3))
+    assert f"graph 0 from {__file__.rpartition('/')[2]}:{BEGINS}:" in str(explained)
+
+
+def test_a_break_in_what_a_module_calls_is_told_once() -> None:
+    explained = opmill.explain(Turns())(torch.ones(3))
+    [found] = explained.breaks
+    assert found.code == "FE030" and found.times > 1
+
+
+def test_a_missing_keyword_is_told_as_that() -> None:
+    model = opmill.compile(Wrapped())
+    model(torch.ones(3), times=2)
+    model(torch.ones(3))
+    [again] = opmill.explain(model)(torch.ones(3)).reasons
+    assert again.reasons[0].endswith("nothing there: KeyError: times") and not again.read, "every call reads kwargs"
+
+
+def test_a_text_that_changes_has_no_name_of_opmills() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x / len(str(x))
+
+    compiled = opmill.compile(f)
+    for size in (1, 20, 300, 40):
+        compiled(torch.ones(size))
+    assert not any(".stack" in str(found) for found in opmill.explain(compiled)(torch.ones(5)).breaks)
