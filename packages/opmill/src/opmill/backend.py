@@ -14,6 +14,7 @@ from typing import Any
 from .discover import OWN, Backend, find_backend
 from .edits import EditedGraph
 from .errors import warn_once
+from .graph_texts import listed, readable
 from .logs import topic
 from .metrics import count
 from .origins import lines_in, operators_in
@@ -67,9 +68,7 @@ class GraphBackend:
         if tracing is not None:
             tracing.end(seconds, report, fallback)
         self._record.add(
-            GraphRecord(
-                number, operators, len(example_inputs), str(graph_module.graph), seconds, _first_line(graph_module), report, fallback
-            )
+            GraphRecord(number, operators, len(example_inputs), listed(graph_module), seconds, _first_line(graph_module), report, fallback)
         )
         if getattr(runner, "frozen", None) is not None:
             self._record.frozen.add(runner)
@@ -123,7 +122,7 @@ class GraphBackend:
         phases = ", ".join(f"{step} {seconds:.3f}" for step, seconds in (getattr(report, "phases", None) or {}).items())
         topic("time").info("%s: %d operators in %.3f s%s", name, graph.operators, graph.seconds, f" ({phases})" if phases else "")
         if topic("graph").isEnabledFor(logging.DEBUG):
-            topic("graph").debug("%s:\n%s", name, graph_module.print_readable(print_output=False).strip())
+            topic("graph").debug("%s:\n%s", name, readable(graph_module))
 
     def _bundle(self, graph_module: Any, example_inputs: Sequence[Any]) -> str:
         """Writes what a report of an internal error needs, once a process; where it lies, as an addition to a message."""

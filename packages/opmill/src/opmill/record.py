@@ -178,8 +178,10 @@ class Record(Struct):
         if self.tracing is not None:
             self.tracing.captured(translation)
         if topic("guards").isEnabledFor(logging.DEBUG):
+            from opmill_guards.tree import describe  # there by now
+
             name = getattr(translation.target, "__qualname__", "code")
-            topic("guards").debug("%s assumes:%s", name, "".join(f"\n  {guard}" for guard in translation.guards))
+            topic("guards").debug("%s assumes:%s", name, "".join(f"\n  {describe(guard)}" for guard in translation.guards))
 
     def clear(self) -> None:
         self.seconds = 0.0

@@ -385,6 +385,7 @@ class Recorder:
             value = value.current(vm)
             result = getattr(value.fake, name)
             node = self.graph.call_function(getattr, (self.node_of(value), name))
+            node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame)}
             self.labels.note(node)
             return self.track(vm, result, node)
         return vm.fresh(result)
@@ -498,8 +499,7 @@ class Recorder:
         node = self.graph.create_node(op, target)
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta["place"] = vm.place()
-        node.meta["stack_trace"] = vm.location()
-        node.meta["module"] = running_module(vm.frame)
+        node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame)}
         self.labels.note(node)
         if not self.operations:
             self.began = began(vm.frame)

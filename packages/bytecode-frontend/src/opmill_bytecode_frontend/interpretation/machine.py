@@ -52,7 +52,7 @@ from .held import is_held
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
-from .owners import compiles, exempt, installed, is_disabled, optimizers_own, underneath
+from .owners import compiles, exempt, installed, is_disabled, optimizers_own, programs_line, underneath
 from .tracking import tracker
 
 if TYPE_CHECKING:
@@ -288,8 +288,7 @@ class Interpreter(Operators, Assumptions):
     # ---- errors ----------------------------------------------------------------------------------------------------
 
     def location(self) -> str:
-        frame = self.frame
-        return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}' if frame else ""
+        return f"  {programs_line(self.frame)}" if self.frame else ""
 
     def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None, whole: bool = False) -> NoReturn:
         raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place, whole)

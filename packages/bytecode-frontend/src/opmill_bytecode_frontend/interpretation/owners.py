@@ -128,8 +128,8 @@ def is_users(cls: type) -> bool:
 
 
 def began(frame: Frame) -> str:
-    """The line of the outermost frame that is not torch's, nor only passes a call on to the next one, as a traceback names it; the innermost
-    frame's where all are."""
+    """The line of the outermost frame that is not torch's, nor only passes a call on to the next one, as a traceback names it; the
+    innermost frame's where all are."""
     own, each = None, cast("Frame | None", frame)
     while each is not None:
         passes = own is not None and each.code.co_flags & _WRAPPER == _WRAPPER
@@ -140,6 +140,16 @@ def began(frame: Frame) -> str:
 
 _WRAPPER = inspect.CO_NESTED | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 """What the function that a decorator makes is: inside of another, called with whatever its function is called with."""
+
+
+def programs_line(frame: Frame) -> str:
+    """The line of the innermost frame that is not torch's, which calls what torch does there; the innermost frame's where all are."""
+    own = cast("Frame | None", frame)
+    while own is not None and own.code.co_filename.startswith(TORCH):
+        own = own.caller
+    found = own or frame
+    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}'
+
 
 COMPUTING = ("forward", "__call__", "_wrapped_call_impl", "_call_impl", "inner")
 """Names of functions that run a module."""
@@ -162,4 +172,4 @@ def where_called(frame: Frame) -> dict[str, Any]:
     return {"place": frame.caller.place} if frame.caller.has_places else {}
 
 
-__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "where_called", "work_of_package"]
+__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "programs_line", "where_called", "work_of_package"]

@@ -11,6 +11,7 @@ from msgspec import Struct
 from torch import fx
 
 from ..compile import compile, compiling_anew, record_of
+from ..graph_texts import listed
 from ..pipeline import OPTIONAL
 from ..settings import resolve_arguments
 from .check import Checked, check, compare, observe_eager, observe_kept, reference_of
@@ -73,7 +74,7 @@ class Search:
     def _stale(self, shown: Checked) -> Finding:
         """A result of before is given again: the first operator that differs between what was captured then and what is now."""
         assert self.before is not None
-        graphs = [(captured.gm, str(captured.gm.graph).splitlines()) for captured in self._graphs()]
+        graphs = [(captured.gm, listed(captured.gm).splitlines()) for captured in self._graphs()]
         for gm, now in graphs:
             then = min(self.before.graphs, key=lambda text: _changes(text.splitlines(), now), default="").splitlines()
             if number := next((k for k, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), 0):
