@@ -28,7 +28,7 @@ from ..graph.switches import switches
 from ..library import call_builtin, construct, intercepted
 from ..library.torch.marks import marked
 from ..options import CaptureOptions
-from ..values.base import MISSING, Lazy, NotConstant, Raised, V, Value, is_iterable
+from ..values.base import MISSING, SEARCHED, Lazy, NotConstant, Raised, V, Value, is_iterable
 from ..values.classes import ClassValue, ModuleObject
 from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
@@ -384,8 +384,7 @@ class Interpreter(Operators, Assumptions):
         if result is not None and not not_implemented(result):
             return self.truth(result)
         if not is_iterable(self, container):
-            kind = "iterable" if sys.version_info < (3, 14) else "a container or iterable"
-            self.throw(TypeError, f"argument of type {container.python_type().__name__!r} is not {kind}")
+            self.throw(TypeError, f"argument of type {container.python_type().__name__!r} is not {SEARCHED}")
         return any(self.equal(v, item) for v in each(self, container))
 
     def getitem(self, owner: Value, key: Value) -> Value:

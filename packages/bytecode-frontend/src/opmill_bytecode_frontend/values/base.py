@@ -362,6 +362,10 @@ def class_has(vm: Machine, value: Value, name: str) -> bool:
     return vm.hook(value.python_type(), name) is not MISSING
 
 
+SEARCHED = "iterable" if sys.version_info < (3, 14) else "a container or iterable"
+"""What Python says is lacking where ``in`` has nothing to look through."""
+
+
 def is_iterable(vm: Machine, value: Value) -> bool:
     """Whether ``iter`` of a value asks its class at all."""
     return any(vm.hook(value.python_type(), name) is not MISSING for name in ("__iter__", "__getitem__"))

@@ -216,14 +216,6 @@ class ObjectValue(Value):
             return self.obj
         raise NotConstant(f"an object of class {self.cls.__qualname__}")
 
-    def is_untouched(self) -> bool:
-        return self._attrs is None or not self._attrs_changed()
-
-    def _attrs_changed(self) -> bool:
-        assert self._attrs is not None
-        before = self._attrs.before
-        return before is None or [(k, type(v) is Lazy) for k, (_, v) in self._attrs.items.items()] != [(k, True) for k in before]
-
     @property
     def attrs(self) -> DictValue:
         """The instance dictionary."""

@@ -277,15 +277,8 @@ class TupleValue(SequenceValue):
 
     cls = tuple
 
-    def written_method(self, name: str) -> tuple[Any, Any]:
-        """(class that defines it, the method) where the data model calls a function written in Python for ``name``; else None, None."""
-        if self.cls is tuple or self.cls is torch.Size:
-            return None, None
-        owner, raw = find_in_mro(self.cls.__mro__, name)
-        return (owner, raw) if type(raw) is types.FunctionType else (None, None)
-
     def written_now(self, vm: Machine, name: str) -> Any:
-        """As ``written_method``, which is assumed: the method or None."""
+        """The function written in Python that the data model calls for ``name``, which is assumed; None where there is none."""
         if self.cls is tuple or self.cls is torch.Size:
             return None
         raw = vm.hook(self.cls, name)

@@ -1,8 +1,8 @@
 """Gradients of what a mask selects.
 
-``x[mask]`` gives as many rows as the mask has truths, and autograd adds their gradients into zeros at the positions where these stand: they
-are found a second time, and added one after the other, as if two could meet. They stand in the mask's own order, each once, so they are laid
-there by one pass over the mask.
+``x[mask]`` gives as many rows as the mask has truths, and autograd adds their gradients into zeros at the positions where these stand:
+they are found a second time, and added one after the other, as if two could meet. They stand in the mask's own order, each once, so they
+are laid there by one pass over the mask.
 """
 
 from __future__ import annotations

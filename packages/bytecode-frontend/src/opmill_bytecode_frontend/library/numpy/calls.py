@@ -154,7 +154,7 @@ def of_known(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Val
     return vm.fresh(called_at_capture(vm, obj, given, named))
 
 
-def known(vm: Interpreter, value: Value) -> Any:
+def known(vm: Interpreter, value: Value) -> object:
     """A value that is the same at each call. Raises NotConstant."""
     if not isinstance(value, ArrayValue):
         return vm.plain(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -47,7 +47,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
         return ArrayValue(made, want)
     if shown is not None and want.size:
         base = shown.stands_for or (shown.inner, shown.inner.fake._version)
-        kept: Any = made.method(vm, "clone", [], {}) if shares else made
+        kept = cast(TensorValue, made.method(vm, "clone", [], {})) if shares else made
         assume([ArrayValue(kept, want)])
         return ArrayValue(kept, want, stands_for=base)
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
