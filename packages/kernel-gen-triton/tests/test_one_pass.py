@@ -72,8 +72,14 @@ def test_agree_with_the_reference(rows: int, length: int, dtype: str) -> None:
 def test_many_programs_share_the_rows_evenly() -> None:
     first, *_ = (f for [f] in kernel_text(gradients(8192, 768)).functions)
     assert first.grid.constant == 512 and "range(tl.program_id(0), 8192, 512)" in first.text
-    assert first.text.count("tl.load(g_ptr") == 1 and first.text.count("tl.load(x_ptr") == 1
+    before, _, loop = first.text.partition("for xstart")
+    assert all(text.count(f"tl.load({n}_ptr") == 1 for text in (before, loop) for n in "gx"), "a turn reads for the one after it"
     assert first.text.index("tl.load(w_ptr") < first.text.index("for xstart"), "what all rows share is read once"
+
+
+def test_long_rows_are_kept_where_they_would_be_read_once_more() -> None:
+    first, *_ = (f for [f] in kernel_text(gradients(4096, 8192)).functions)
+    assert "for xstart" in first.text and dict(first.constants)["RBLOCK"] == 8192
 
 
 def test_rows_too_long_to_be_kept_are_gone_over_by_each() -> None:

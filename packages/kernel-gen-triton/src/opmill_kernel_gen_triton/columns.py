@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Load, Nest, Phase, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Load, Nest, Phase, Store
 from opmill_graph_ir.schedule.columns import along_one_axis, summed_beside
 
 from . import walk
@@ -21,6 +21,8 @@ from .tiling import Budget, Tiling, choose, even
 
 _PROGRAM = "program"
 """The name of a program's number in places of scratch memory."""
+_VALUES = 2
+"""How many times as much of a row is kept where it would be read once more otherwise, and its columns, too."""
 _TURNS = 4
 """Rows that a program should at least go over: each leaves as much as one row."""
 
@@ -57,7 +59,7 @@ def in_one_pass(nests: Sequence[Nest], symbols: tuple[str, ...], prefix: str, bu
         found.append(phase)
     if not found or not budget.resident:
         return None
-    tiling = choose(rows, symbols, budget)
+    tiling = choose(rows, symbols, replace(budget, values=_VALUES * budget.values))
     if tiling.looped or tiling.turns > 1 or tiling.dot is not None or len(tiling.outer) != 1:
         return None
     [row], [column] = rows.axes, found[0].axes
@@ -121,11 +123,16 @@ class RowsWriter(NestWriter):
         self._row_index(row, outside, None)
         self.row, body.groups = last.axes, [rows, row]
         self._read_once(phases)
+        block, step = self.tiling.block("x"), self.summed.programs * self.tiling.block("x")
+        begin = self._program() if block == 1 else f"{self._program()} * XBLOCK"
+        extent = body.space.scalar(rows.extent)
+        now = self._read_row(rows, begin)
         self.lines = body.outer = body.inner = loop
-        extent, block = body.space.scalar(rows.extent), self.tiling.block("x")
+        after = self._read_row(rows, f"tl.minimum(xstart + {step}, {extent} - XBLOCK)")
         rows.start = "xstart"
         loop.add(f"xindex = xstart + tl.arange(0, XBLOCK){rows.along}")
-        self._read_first([*phases, last])
+        self._drop("x")
+        body.memo.update(now)
         super()._phases(0, len(phases))
         body.groups = [rows, row]
         for let in last.lets:
@@ -134,8 +141,9 @@ class RowsWriter(NestWriter):
         for name, store in zip(sums, last.stores, strict=True):
             outside.add(f"{name} = tl.zeros([XBLOCK, RBLOCK], tl.float32)")
             loop.add(f"{name} += {body.spread(body.value(store.value), frozenset({'x', 'r'}))}")
-        begin = self._program() if block == 1 else f"{self._program()} * XBLOCK"
-        outside.add(f"for xstart in range({begin}, {extent}, {self.summed.programs * block}):")
+        for e, value in now.items():
+            loop.add(f"{value.text} = {after[e].text}")
+        outside.add(f"for xstart in range({begin}, {extent}, {step}):")
         outside.lines += loop.lines
         self.lines = body.outer = body.inner = outside
         body.groups = [row]
@@ -143,11 +151,16 @@ class RowsWriter(NestWriter):
             mask = ", mask=rmask" if row.masked else ""
             outside.add(f"tl.store({store.buffer}_ptr + {body.space.index(store.index).tight}, tl.sum({name}, 0)[None, :]{mask})")
 
-    def _read_first(self, phases: Sequence[Phase]) -> None:
-        """All that a turn reads of memory: a program waits for it once, and its threads for each other only then."""
-        for e in dict.fromkeys(e for p in phases for e in walk.loads(p)):
-            if e.mask is None and self.body.settled(e):
-                self.body.value(e)
+    def _read_row(self, rows: Group, start: str) -> dict[Expr, Text]:
+        """All that a turn reads of memory, by a turn before it: a program waits for it while it computes, and its threads for each other
+        only then."""
+        rows.start = start
+        self._drop("x")
+        self.lines.add(f"xindex = {start} + tl.arange(0, XBLOCK){rows.along}")
+        outer = {a.name for a in self.nest.axes}
+        loads = dict.fromkeys(e for p in self.nest.phases for e in walk.loads(p))
+        own = [e for e in loads if e.mask is None and e.index.symbols & outer and self.body.settled(e)]
+        return {e: self.body.value(e) for e in own}
 
     def _read_once(self, phases: Sequence[Phase]) -> None:
         """What all rows share is read before the first of them."""
