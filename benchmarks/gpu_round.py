@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON = [sys.executable, "-W", "ignore"]
 _LONG, _MANY = 300, 8
 """Characters of a row that are printed, and kernels."""
-TILES = ("window 16k d128", "window 16k d64", "documents 16k d128")
+TILES = ("causal 4k d128", "causal 16k d128", "causal 4k d64")
 
 
 def script(name: str, *arguments: str) -> list[str]:

@@ -18,7 +18,7 @@ from opmill_graph_ir.loops.spec import complaints
 from opmill_graph_ir.loops.text import parse, show
 from opmill_graph_ir.ops.flex import with_attention_by_kernels
 from opmill_kernel_gen_triton.attention.shape import shape_of
-from opmill_kernel_gen_triton.budget import DEFAULT, AttentionShape
+from opmill_kernel_gen_triton.budget import DEFAULT, AttentionShape, Budget
 from opmill_kernel_gen_triton.debug import compiled_for_gpu, on_gpu, run
 
 pytestmark = pytest.mark.triton
@@ -138,11 +138,10 @@ def test_forward(score, mask, dtype, heads, own, queries, keys, width, depth) ->
     assert got.stride() == torch.empty_like(given[0][..., :1].expand(2, heads, queries, depth)).stride() or 1 in (heads, queries)
 
 
-@pytest.mark.parametrize(("score", "mask", "dtype", "heads", "own", "queries", "keys", "width", "depth"), CASES)
-def test_gradients(score, mask, dtype, heads, own, queries, keys, width, depth) -> None:
+def gradients_are_right(score, mask, dtype, heads, own, queries, keys, width, depth, budget=DEFAULT) -> None:
     given, scale = tensors(dtype, heads, own, queries, keys, width, depth, requires_grad=True), 0.3
     joint = capture_joint(program(score, mask, scale, 2), given)
-    call = compiled_for_gpu(on_gpu(joint.graph))[0]
+    call = compiled_for_gpu(on_gpu(joint.graph), budget)[0]
     exact = [t.detach().double().requires_grad_() if t.dtype == dtype and k < 3 else t for k, t in enumerate(given)]
     want, sums = reference(score, mask, scale, *exact)
     tangents = tangents_of(joint)
@@ -152,6 +151,20 @@ def test_gradients(score, mask, dtype, heads, own, queries, keys, width, depth) 
     found = torch.autograd.grad([want, finite], exact[:3], [t.double() for t in tangents])
     for name, gradient in zip(joint.targets, results[2:], strict=True):
         close(gradient, found[int(name[1:])], dtype)
+
+
+@pytest.mark.parametrize(("score", "mask", "dtype", "heads", "own", "queries", "keys", "width", "depth"), CASES)
+def test_gradients(score, mask, dtype, heads, own, queries, keys, width, depth) -> None:
+    gradients_are_right(score, mask, dtype, heads, own, queries, keys, width, depth)
+
+
+@pytest.mark.parametrize("order", ["together", "ahead"])
+@pytest.mark.parametrize("score, mask", [*(("plain", mask) for mask in MASKS), ("slopes", "causal"), ("capped", "window")])
+def test_gradients_in_other_orders(score, mask, order) -> None:
+    """Steps whose products are computed before they are used, or for the next one: stretches of the loop end and begin anywhere."""
+    budget = Budget(attention=AttentionShape(32, 16, 4, 2, order))
+    for own, queries, keys in ((2, 70, 70), (1, 96, 64)):
+        gradients_are_right(score, mask, torch.float32, 2, own, queries, keys, 16, 16, budget)
 
 
 @pytest.mark.parametrize(("score", "mask"), [("slopes", "causal documents"), ("capped", "window"), ("bias", "late rows")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,15 @@ class DotShape:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """A program has ``rows`` rows and walks over the others ``steps`` at a time, with loads ``stages`` steps ahead. Powers of two."""
+    """A program has ``rows`` rows and walks over the others ``steps`` at a time, with loads ``stages`` steps ahead. Powers of two.
+    ``order`` of gradients: both products of a step "apart", its exponentials between them, or "together" before these; or "ahead", that
+    is together, and one of the next step's beside the exponentials."""
 
     rows: int
     steps: int
     warps: int
     stages: int
+    order: Literal["apart", "together", "ahead"] = "apart"
 
 
 _SMALL_DOTS = (DotShape(64, 64, 64, 4, 3), DotShape(64, 64, 32, 4, 2))

@@ -63,6 +63,12 @@ OTHERS = (
     AttentionShape(64, 64, 4, 3),
     AttentionShape(64, 64, 4, 2),
     AttentionShape(64, 32, 4, 3),
+    AttentionShape(128, 64, 8, 2, "ahead"),
+    AttentionShape(128, 64, 8, 3, "ahead"),
+    AttentionShape(64, 64, 4, 2, "ahead"),
+    AttentionShape(128, 128, 8, 2, "together"),
+    AttentionShape(128, 64, 8, 3, "together"),
+    AttentionShape(64, 64, 4, 2, "together"),
 )
 """What is measured beside them where that is asked for."""
 
@@ -83,7 +89,7 @@ def shape_of(found: Attention, budget: Budget) -> AttentionShape:
     if found.query_block:  # tiles are parts of blocks
         own, others = (found.key_block, found.query_block) if found.part == "keys" else (found.query_block, found.key_block)
         rows, steps = min(rows, own & -own), min(steps, others & -others)
-    return AttentionShape(rows, steps, min(warps, 4) if rows < 64 and size == 2 else warps, stages)
+    return AttentionShape(rows, steps, min(warps, 4) if rows < 64 and size == 2 else warps, stages, shape.order)
 
 
 def _special(found: Attention) -> Mapping[tuple[int, int], AttentionShape]:

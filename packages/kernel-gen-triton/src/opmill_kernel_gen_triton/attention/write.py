@@ -53,6 +53,8 @@ class _Writer:
         self.masked = bool(self.rows % self.shape.rows)
         self.blocks = self._blocks()
         self.ragged = bool(self.others % (self.blocks[1] if self.blocks else self.shape.steps))
+        self.together = self.shape.order != "apart"
+        self.ahead = self.shape.order == "ahead" and self.blocks is None and found.part != "forward"
 
     def _blocks(self) -> tuple[int, int] | None:
         """How many rows and partners of these the blocks have of which the program is told; None where places say it all."""
@@ -106,10 +108,10 @@ class _Writer:
         terms += [str(placed.offset)] if placed.offset else []
         return f"{placed.buffer}_ptr + {' + '.join(terms)}"
 
-    def tile(self, lines: Lines, name: str, variable: str, along: str, *, outer: bool) -> str:
+    def tile(self, lines: Lines, name: str, variable: str, along: str, *, outer: bool, row: str = "rplace") -> str:
         """A tile of an operand: ``along`` names its columns. Rows are the program's own where ``outer``, else those of the loop."""
-        row, mask = ("yindex", self.masked) if outer else ("rplace", self.ragged)
-        masks = f", mask={'ymask' if outer else 'rplace_mask'}, other=0.0" if mask else ""
+        row, mask = ("yindex", self.masked) if outer else (row, self.ragged)
+        masks = f", mask={'ymask' if outer else f'{row}_mask'}, other=0.0" if mask else ""
         lines.add(f"{variable} = tl.load({self.place(name, row, along)}{masks})")
         return variable
 
@@ -156,7 +158,10 @@ class _Writer:
         if self.blocks is not None:
             self.listed(depth, step, outer, *self.blocks)
             return
-        for low, high, masked in self.spans(outer):
+        spans = self.spans(outer)
+        if self.ahead:
+            self.scored(outer, spans[0][0], "score")
+        for low, high, masked in spans:
             inner = Lines(depth + 1)
             self.step(inner, step, masked)
             outer.add(f"for rstart in tl.range({low}, {high}, RBLOCK, num_stages={self.shape.stages}):")
@@ -169,6 +174,18 @@ class _Writer:
             inner.add(f"rmask = rindex < {self.others}")
             inner.add(f"rplace_mask = rplace < {self.others}")
         step(inner, masked)
+
+    def scored(self, lines: Lines, start: str, variable: str) -> None:
+        """Writes the product of the program's rows with their partners from ``start`` on. Beyond the last of these nobody reads it."""
+        own, partner = ("key", "query") if self.by_keys else ("query", "key")
+        places = f"tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[:, None]"
+        if self.ragged:
+            lines.add(f"rafter = {start} + {places}")
+            lines.add(f"rafter_mask = rafter < {self.others}")
+        else:
+            lines.add(f"rafter = tl.minimum({start}, {self.others - self.shape.steps}) + {places}")
+        self.tile(lines, partner, "following", "cindex", outer=False, row="rafter")
+        lines.add(f"{variable} = {self.dot(own, 'tl.trans(following)')}")
 
     def listed(self, depth: int, step: Callable[[Lines, bool], None], outer: Lines, own: int, others: int) -> None:
         """Loops over the blocks that the mask lists, then over full ones. The number of the next block is loaded a step before it is used,
@@ -262,6 +279,32 @@ class _Writer:
         if "largest" in self.operands:
             self.store("largest", "largest")
 
+    def pair(self, lines: Lines, own: str, partner: str, first: str, second: str) -> None:
+        """Writes ``score`` and, in orders that say so, ``products`` and the next step's score. A program waits for ``products``, and so for
+        all before it; what comes then runs beside the exponentials."""
+        if not self.ahead:
+            self.tile(lines, partner, partner, "cindex", outer=False)
+            lines.add(f"score = {self.dot(own, f'tl.trans({partner})')}")
+        if self.together:
+            self.tile(lines, second, second, "eindex", outer=False)
+            lines.add(f"products = {self.dot(first, f'tl.trans({second})')}")
+        if self.ahead:
+            self.scored(lines, "rstart + RBLOCK", "further")
+            self.tile(lines, partner, partner, "cindex", outer=False)
+
+    def products(self, lines: Lines, first: str, second: str, between: str = "") -> None:
+        """Writes ``products``, and ``between`` as soon as its operands are there."""
+        if not self.together:
+            self.tile(lines, second, second, "eindex", outer=False)
+        if between:
+            lines.add(between)
+        if not self.together:
+            lines.add(f"products = {self.dot(first, f'tl.trans({second})')}")
+
+    def go_on(self, lines: Lines) -> None:
+        if self.ahead:
+            lines.add("score = further")
+
     def weights(self, lines: Lines, masked: bool) -> Body:
         """Writes ``weight`` of the pairs."""
         body = self.changed(lines, masked)
@@ -292,13 +335,12 @@ class _Writer:
         self.lines.add(f"total = tl.zeros([YBLOCK, {self.found.width}], tl.float32)")
 
         def step(lines: Lines, masked: bool) -> None:
-            self.tile(lines, "key", "key", "cindex", outer=False)
-            lines.add(f"score = {self.dot('query', 'tl.trans(key)')}")
+            self.pair(lines, "query", "key", "gradient", "value")
             body = self.weights(lines, masked)
-            self.tile(lines, "value", "value", "eindex", outer=False)
-            lines.add(f"products = {self.dot('gradient', 'tl.trans(value)')}")
+            self.products(lines, "gradient", "value")
             self.sloped(lines, body)
             lines.add(f"total = {self.dot(self.half('slope'), 'key', 'total')}")
+            self.go_on(lines)
 
         self.loop(1, step)
         self.store("query_gradient", f"total * {self.found.scale!r}", "cindex")
@@ -311,15 +353,14 @@ class _Writer:
         self.lines.add(f"values = tl.zeros([YBLOCK, {self.found.depth}], tl.float32)")
 
         def step(lines: Lines, masked: bool) -> None:
-            self.tile(lines, "query", "query", "cindex", outer=False)
-            lines.add(f"score = {self.dot('key', 'tl.trans(query)')}")
+            self.pair(lines, "key", "query", "value", "gradient")
             self.row_values(lines, "rindex", "rmask" if self.ragged else "")
             body = self.weights(lines, masked)
-            self.tile(lines, "gradient", "gradient", "eindex", outer=False)
-            lines.add(f"values = {self.dot(self.half('weight'), 'gradient', 'values')}")
-            lines.add(f"products = {self.dot('value', 'tl.trans(gradient)')}")
+            values = f"values = {self.dot(self.half('weight'), 'gradient', 'values')}"
+            self.products(lines, "value", "gradient", values)
             self.sloped(lines, body)
             lines.add(f"keys = {self.dot(self.half('slope'), 'query', 'keys')}")
+            self.go_on(lines)
 
         inner = Lines(2)
         inner.add(f"head = group * {self.found.shared} + member" if self.found.shared > 1 else "head = group + member")
