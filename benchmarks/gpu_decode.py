@@ -4,15 +4,17 @@ usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64
 
 The model is a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000) with random weights in bfloat16 and
 a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
-distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns. ``--steps``: what one
-token runs on the device is a field of its row. ``--int8``: weights of one byte and a scale a row, as torchao's weight-only ones are
-computed. COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
+distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns; ``graph``: until one of
+opmill's CUDA graphs is started, and until it has run, the device idle before and nothing else in the way. ``--steps``: what one token
+runs on the device is a field of its row. ``--int8``: weights of one byte and a scale a row, as torchao's weight-only ones are computed.
+COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import json
 import statistics
 import sys
@@ -129,6 +131,25 @@ def host(decoder: Decoder, function: Any) -> float:
     return statistics.median(found)
 
 
+def graph(decoder: Decoder) -> list[float]:
+    """Microseconds that it takes to start the longest of opmill's CUDA graphs, and that it runs; nothing where there are none."""
+    decoder.begin()
+    executables = [o for o in gc.get_objects() if type(o).__name__ == "GraphedExecutable"]
+    graphs = [r.graph for e in executables for sizes in e.known.values() for s in sizes.values() for r in s.recordings]
+    found = []
+    for each in graphs:
+        times = []
+        for _ in range(30):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            each.replay()
+            started = time.perf_counter()
+            torch.cuda.synchronize()
+            times.append((1e6 * (started - start), 1e6 * (time.perf_counter() - start)))
+        found.append([round(statistics.median(column), 1) for column in zip(*times, strict=True)])
+    return max(found, key=lambda each: each[1], default=[])
+
+
 def steps_of(decoder: Decoder, function: Any) -> list[str]:
     """What the second of two tokens runs on the device, with microseconds from its start and those it took, and what the host calls then."""
     from torch.profiler import ProfilerActivity, profile
@@ -171,6 +192,7 @@ def row_of(name: str, length: int, batch: int, count: int, steps: bool, int8: bo
             "eager": round(eager, 4),
         }
         row |= {"host": round(host(decoder, function), 1), "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
+        row["graph"] = graph(decoder)
         if steps:
             row["steps"] = steps_of(decoder, function)
     return row

@@ -129,3 +129,19 @@ def test_weights_of_bytes_are_read_as_they_are(rows, launches) -> None:
 def test_bytes_become_float32_without_half_precision_between() -> None:
     [[function]] = kernel_text(parse(BYTES), FEW).functions
     assert ".to(tl.float32).to(tl.bfloat16)" not in function.text
+
+
+@pytest.mark.parametrize("rows", [2, 16, 40, 64])
+def test_matrices_of_bytes_are_read_by_several_programs_a_multiprocessor(rows) -> None:
+    kernel = parse(f"""kernel product()
+  in b0: bfloat16[{2048 * rows}]
+  in b1: int8[16777216]
+  out b2: float32[{8192 * rows}]
+nest i0<{rows} i1<8192
+  phase j0<2048
+    sum v0: float32 = mul(cast.float32(b0[2048*i0 + j0]), cast.float32(cast.bfloat16(b1[2048*i1 + j0])))
+  phase
+    set b2[8192*i0 + i1] = v0
+""")
+    [[function]] = kernel_text(kernel).functions
+    assert "tl.dot" in function.text and function.grid.constant >= 3 * 132

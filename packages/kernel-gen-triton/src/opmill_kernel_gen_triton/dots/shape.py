@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opmill_graph_ir.loops.ir import Load
+
 from .. import walk
 from ..budget import DotShape
+from ..emit.types import TYPES
 from .match import LEAST, Dot
 
 SHAPES = (
@@ -27,6 +30,8 @@ SHAPES = (
     DotShape(16, 32, 512, 4, 3),
 )
 """What measuring tries: each is the quickest of some product, or close to it (35 shapes, 14 products, an H200)."""
+_OF_BYTES = (DotShape(16, 16, 256, 2, 5), DotShape(32, 16, 256, 4, 4), DotShape(64, 16, 256, 4, 3))
+"""For few rows, of a matrix that is made of one byte an element: reading it is all there is to it, by several programs a multiprocessor."""
 _MOST_WORK = 0.9
 """Of the multiprocessors, that should have a program."""
 
@@ -38,9 +43,17 @@ def shape_of(dot: Dot, sizes: Mapping[str, int], processors: int) -> DotShape:
     def programs(shape: DotShape) -> int:
         return batch * -(-rows // shape.rows) * -(-columns // shape.columns)
 
+    if _of_bytes(dot) and rows <= _OF_BYTES[-1].rows:
+        return clipped(next(s for s in _OF_BYTES if rows <= s.rows), dot, sizes)
     fitting = [s for s in SHAPES if s.rows < 2 * max(rows, LEAST) and s.columns < 2 * max(columns, LEAST)] or list(SHAPES[-1:])
     found = max(fitting, key=lambda s: (min(programs(s), _MOST_WORK * processors), s.rows * s.columns, -SHAPES.index(s)))
     return clipped(found, dot, sizes)
+
+
+def _of_bytes(dot: Dot) -> bool:
+    """Whether what varies along columns is read as single bytes."""
+    loads = [e for e in walk.inside(dot.b) if type(e) is Load and e.index.symbols & {a.name for a in dot.columns}]
+    return any(TYPES[e.dtype].size == 1 and e.index.symbols & {a.name for a in dot.inner} for e in loads)
 
 
 def clipped(shape: DotShape, dot: Dot, sizes: Mapping[str, int]) -> DotShape:
