@@ -81,6 +81,16 @@ def test_calls_are_replayed_after_warming_up(recorded, store):
     assert recorded[0].replays == 10 - graphs.WARM_UP - 1
 
 
+def test_a_profiler_is_shown_each_replay(recorded, store):
+    run, a = graphed(addition(False), [], store), torch.ones(4)
+    for _ in range(graphs.WARM_UP + 1):
+        run(a, a)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        for _ in range(3):
+            run(a, a)
+    assert sum(each.name == "opmill::p (CUDA graph)" for each in seen.events()) == recorded[0].replays == 3
+
+
 @pytest.mark.parametrize("view", [lambda t: t, lambda t: t[1:3], lambda t: t.detach(), lambda t: t.untyped_storage()])
 def test_results_that_are_kept_do_not_change(recorded, store, view):
     run = graphed(addition(False), [], store)

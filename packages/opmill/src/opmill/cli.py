@@ -95,7 +95,8 @@ def _limits(device: str) -> str:
         return f"[yellow]{escape(str(error).splitlines()[0])}[/]"
     keep(device, found)
     speeds = ", ".join(f"{speed / 1e9:.1f} GB/s of {_size(size)}" for size, speed in reversed(found.copies))
-    return f"{speeds}; {found.flops / 1e9:.0f} GFLOP/s in float32"
+    products = ", ".join(f"{speed / 1e9:.0f} in {kind}" for kind, speed in found.products.items())
+    return f"{speeds}; GFLOP/s of products: {products}"
 
 
 def _pipeline(chosen: argparse.Namespace, console: Console) -> int:

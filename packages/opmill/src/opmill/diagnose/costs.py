@@ -14,6 +14,8 @@ from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import Call, Expr, Launch, ListArg, Slot
 from opmill_runtime_cache.plan.verify import args_of, slots_in
 
+from .limits import TF32
+
 
 def bytes_of(step: Launch | Call, slots: Mapping[int, torch.Tensor], sizes: Mapping[str, int], kernel: LoopKernel | None = None) -> int:
     """Bytes of the memory that a step reads or writes, each tensor once; what is broadcast counts as it lies in memory. ``kernel``: the
@@ -81,6 +83,16 @@ def flops_of(step: Launch | Call, slots: Mapping[int, torch.Tensor], sizes: Mapp
         return int(count(*args, out_val=made if len(made) > 1 else made[0]))
     except Exception:  # a counter for other arguments than these: the operator counts as none
         return 0
+
+
+def multiplies_in(step: Launch | Call, slots: Mapping[int, torch.Tensor]) -> str:
+    """The element type of what a step multiplies, as ``limits.flops_of`` takes it: the narrowest that it is given."""
+    given = step.slots if isinstance(step, Launch) else tuple(slot for arg in step.args for slot in slots_in(arg))
+    types = {slots[slot].dtype: slots[slot].device.type for slot in given if slot in slots and slots[slot].dtype.is_floating_point}
+    narrow = min(types, key=lambda dtype: dtype.itemsize, default=torch.float32)
+    if narrow is torch.float32 and types.get(narrow) == "cuda" and torch.backends.cuda.matmul.allow_tf32:
+        return TF32
+    return str(narrow).removeprefix("torch.")
 
 
 _MATRIX = {"mv": 0, "addmv": 1, "dot": 0, "vdot": 0}

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,16 +21,23 @@ _COPIES = (256 << 10, 4 << 20, 32 << 20, 256 << 20)
 """Bytes that are read and written: within a cache of one processor, within what all share, beyond both."""
 _PRODUCTS = (256, 512, 1024)
 """Sizes of square matrices: a busy machine does not give a large product all of itself."""
+_LARGE_PRODUCTS = (4096, 8192)
+"""Those that it takes to have an accelerator at work."""
+TF32 = "tf32"
+"""Products of float32 whose operands are rounded to what tensor cores take."""
+_KINDS = {"cpu": ("float32", "float64", "bfloat16"), "cuda": ("float32", "float64", "bfloat16", "float16", TF32)}
 _PATIENCE_S = 0.15
 _MOST_ROUNDS = 200
+_TURNS = 20
+"""Of what runs without the host in between."""
 
 
 class Limits(Struct, frozen=True):
-    """``copies``: for numbers of bytes, ascending, the most bytes a second that are read and written where so many are. ``flops``:
-    floating-point operations a second of a product in float32."""
+    """``copies``: for numbers of bytes, ascending, the most bytes a second that are read and written where so many are. ``products``:
+    floating-point operations a second of a product, by element type (``TF32`` for one more way to multiply float32)."""
 
     copies: tuple[tuple[int, float], ...]
-    flops: float
+    products: dict[str, float]
 
     @property
     def bandwidth(self) -> float:
@@ -44,15 +52,35 @@ class Limits(Struct, frozen=True):
 @functools.cache
 def limits_of(device: str) -> Limits:
     """The limits of a device: those that were kept, else measured, which takes about a second."""
-    return _kept().get(_name(device)) or measured(device)
+    return _kept().get(_name(device)) or measured(device, ("float32",))
 
 
-def measured(device: str) -> Limits:
-    """The limits of a device as they are now: each the best of some rounds."""
+@functools.cache
+def flops_of(device: str, kind: str) -> float:
+    """Floating-point operations a second of products on a device, of elements of this type."""
+    if kind.startswith("float8"):
+        return 2 * flops_of(device, "bfloat16")  # where there is a difference, it is this
+    kept = limits_of(device).products
+    if kind in kept or kind == "float32":
+        return kept["float32"] if kind not in kept else kept[kind]
+    with torch.inference_mode(), contextlib.suppress(RuntimeError):  # a type that it does not multiply
+        return _fastest(device, kind)
+    return flops_of(device, "float32")
+
+
+def measured(device: str, kinds: Sequence[str] = ()) -> Limits:
+    """The limits of a device as they are now, each the best of some rounds; of products of these kinds, or of all."""
+    found: dict[str, float] = {}
     with torch.inference_mode():
         copies = tuple((size, _copy_speed(size, device)) for size in _COPIES)
-        flops = max(_product_speed(size, device) for size in _PRODUCTS)
-    return Limits(copies, flops)
+        for kind in kinds or _KINDS.get(torch.device(device).type, ("float32",)):
+            with contextlib.suppress(RuntimeError):
+                found[kind] = _fastest(device, kind)
+    return Limits(copies, found)
+
+
+def _fastest(device: str, kind: str) -> float:
+    return max(_product_speed(size, device, kind) for size in (_PRODUCTS if torch.device(device).type == "cpu" else _LARGE_PRODUCTS))
 
 
 def _copy_speed(size: int, device: str) -> float:
@@ -61,14 +89,43 @@ def _copy_speed(size: int, device: str) -> float:
     return size / _best(lambda: copy.copy_(numbers), device)
 
 
-def _product_speed(size: int, device: str) -> float:
-    a = torch.ones(size, size, device=device)
+def _product_speed(size: int, device: str, kind: str) -> float:
+    a = torch.ones(size, size, device=device, dtype=getattr(torch, kind.replace(TF32, "float32")))
     out = torch.empty_like(a)
-    return 2 * size**3 / _best(lambda: torch.mm(a, a, out=out), device)
+    with _multiplying(kind):
+        return 2 * size**3 / _best(lambda: torch.mm(a, a, out=out), device)
+
+
+@contextlib.contextmanager
+def _multiplying(kind: str) -> Iterator[None]:
+    """Where products of float32 are rounded as ``kind`` says."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = kind == TF32
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _best(run: Callable[[], object], device: str) -> float:
     """Seconds of the quickest of some runs."""
+    run()
+    if torch.device(device).type == "cuda":
+        return _best_of(_many(run, device), device) / _TURNS
+    return _best_of(run, device)
+
+
+def _many(run: Callable[[], object], device: str) -> Callable[[], object]:
+    """Many runs, one behind the other on the device, as kernels of a program are that does not wait for them."""
+    wait(device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device), torch.cuda.graph(graph):
+        for _ in range(_TURNS):
+            run()
+    return graph.replay
+
+
+def _best_of(run: Callable[[], object], device: str) -> float:
     run()
     found, end = [timed(run, device)], time.perf_counter() + _PATIENCE_S
     while len(found) < _MOST_ROUNDS and time.perf_counter() < end:
@@ -106,7 +163,7 @@ def keep(device: str, limits: Limits) -> bool:
         os.replace(part, file)
     except OSError:
         return False
-    limits_of.cache_clear()
+    limits_of.cache_clear(), flops_of.cache_clear()
     return True
 
 
@@ -129,4 +186,4 @@ def _name(device: str) -> str:
     return str(properties(device)) if properties is not None else device
 
 
-__all__ = ["Limits", "keep", "limits_of", "measured", "timed", "wait"]
+__all__ = ["TF32", "Limits", "flops_of", "keep", "limits_of", "measured", "timed", "wait"]

@@ -22,8 +22,9 @@ from ..options import Options
 from ..origins import operators_in
 from ..settings import resolve_arguments
 from .copies import uncompiled
-from .costs import bytes_of, flops_of
-from .limits import Limits, limits_of
+from .costs import bytes_of, flops_of, multiplies_in
+from .limits import flops_of as most_flops_of
+from .limits import limits_of
 from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
 from .routes import remembering
@@ -60,11 +61,12 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
 class _Seen:
     """A kernel or operator: what is known of it, and how often it runs in a call."""
 
-    __slots__ = ("bytes", "count", "device", "flops", "key", "kind", "name", "origin")
+    __slots__ = ("bytes", "count", "device", "flops", "key", "kind", "multiplies", "name", "origin")
 
     def __init__(self, key: tuple[int, int], name: str, kind: str, origin: str, device: str) -> None:
         self.key, self.name, self.kind, self.origin, self.device = key, name, kind, origin, device
         self.bytes = self.flops = self.count = 0
+        self.multiplies = "float32"
 
 
 class Watching:
@@ -131,6 +133,7 @@ class Watching:
             kernel = next((g.loops[ref.key, ref.entry] for g in self.generators if (ref.key, ref.entry) in g.loops), None)
         seen.bytes = bytes_of(step, slots, sizes, kernel)
         seen.flops = flops_of(step, slots, sizes, kernel)
+        seen.multiplies = multiplies_in(step, slots)
         return seen
 
     def profiles(self) -> list[StepProfile]:
@@ -146,7 +149,7 @@ class Watching:
         for seen in self.steps.values():
             seconds = statistics.median(self.times.get(seen.key) or [0.0])
             moved, flops = seen.bytes * seen.count, seen.flops * seen.count
-            share = _share(seconds, seen, limits_of(seen.device))
+            share = _share(seconds, seen)
             origin, modules = without_modules(seen.origin)
             yield modules, StepProfile(seen.name, seen.kind, seen.count, seconds, moved, flops, share, origin)
 
@@ -157,8 +160,9 @@ def _together(a: StepProfile, b: StepProfile) -> StepProfile:
     return StepProfile(a.name, a.kind, a.count + b.count, seconds, a.bytes + b.bytes, a.flops + b.flops, share, a.origin)
 
 
-def _share(seconds: float, seen: _Seen, limits: Limits) -> float:
-    least = seen.count * max(seen.bytes / limits.bandwidth_of(seen.bytes), seen.flops / limits.flops)
+def _share(seconds: float, seen: _Seen) -> float:
+    computing = seen.flops / most_flops_of(seen.device, seen.multiplies) if seen.flops else 0.0
+    least = seen.count * max(seen.bytes / limits_of(seen.device).bandwidth_of(seen.bytes), computing)
     return least / seconds if seconds else 0.0
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from opmill_guards.tree import describe
+
 from . import events
 
 _LINE = re.compile(r"(/[^\s:;]+\.py):\d+")
@@ -38,8 +40,7 @@ class Writer:
         with self._trying():
             (folder / "texts").mkdir(parents=True, exist_ok=True)
             self._file = os.open(folder / "events.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        rank = int(os.environ.get("RANK", "-1"))
-        self.write(events.Process(time.time(), os.getpid(), os.uname().nodename, rank, tuple(sys.argv), _versions()))
+        self.write(events.Process(time.time(), os.getpid(), os.uname().nodename, _rank(), tuple(sys.argv), _versions()))
 
     @contextlib.contextmanager
     def _trying(self) -> Iterator[None]:
@@ -104,7 +105,7 @@ class Tracing:
     def captured(self, translation: Any) -> None:
         """A piece of code was captured, with these guards."""
         code = getattr(translation.target, "__code__", None)
-        guards = tuple(str(guard) for guard in translation.guards[:_MOST_GUARDS])
+        guards = tuple(describe(guard) for guard in translation.guards[:_MOST_GUARDS])
         text = self._writer.text(translation.text)
         where = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
         name = self._known(getattr(translation.target, "__qualname__", "code"))
@@ -183,6 +184,14 @@ class GraphTracing:
 
 def _readable(module: Any) -> str:
     return str(module.print_readable(print_output=False, include_stride=False)).strip()
+
+
+def _rank() -> int:
+    """Of this process among those that work together; -1 where it is alone."""
+    groups = sys.modules.get("torch.distributed")
+    if groups is not None and groups.is_available() and groups.is_initialized():
+        return int(groups.get_rank())
+    return int(os.environ.get("RANK", "-1"))
 
 
 def _versions() -> dict[str, str]:

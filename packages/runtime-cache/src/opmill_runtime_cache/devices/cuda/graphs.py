@@ -15,6 +15,7 @@ Parameters stay where they are, and one plan may serve many modules: graphs are 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import warnings
 import weakref
@@ -24,6 +25,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.profiler import record_function
 
 from ... import _native
 from ...errors import ExecutorWarning
@@ -43,6 +45,7 @@ SIZES = 16
 MODULES = 128
 """Sets of places of parameters that graphs are kept for; with more, the oldest that is not in use goes."""
 
+_UNSEEN = contextlib.nullcontext()
 _shared: set[int] = set()
 """Storages of graphs' results, by address."""
 _first: dict[int, Any] = {}
@@ -146,6 +149,8 @@ class GraphedExecutable:
         self.parameters: list[int] | None = None
         """Which inputs are parameters, from the first call on."""
         self.refused = False
+        self.region = f"opmill::{plan.name} (CUDA graph)"
+        """What profilers are shown around a replay, in which they see no steps."""
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         if self.refused or _capturing():
@@ -160,7 +165,8 @@ class GraphedExecutable:
             recordings = known.recordings
             for recording in recordings:
                 if recording.takes(inputs, held_at) and recording.idle():
-                    return self._replay(known, recording, inputs)
+                    with record_function(self.region) if torch.autograd._profiler_enabled() else _UNSEEN:
+                        return self._replay(known, recording, inputs)
             known.moving.update(k for r in recordings for k in r.moved(inputs) if _storage_of(inputs[k]) not in _shared)
             recordings[:] = [r for r in recordings if (r.held_at == held_at and known.moving.isdisjoint(r.fixed)) or not r.idle()]
             if len(recordings) >= RECORDINGS and (stale := next((r for r in recordings if r.idle()), None)) is not None:
