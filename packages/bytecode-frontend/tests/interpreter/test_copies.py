@@ -388,3 +388,22 @@ def test_a_deep_copy_of_a_generator_goes_on_by_itself():
     first, second = (g(torch.Generator().manual_seed(3), torch.ones(1)) for g in (f, capture(f, "eager")))
     assert first[0] is second[0] is False
     assert torch.equal(first[1], second[1]) and torch.equal(first[2], second[2])
+
+
+class SaysHow:
+    def __init__(self):
+        self.items = [1]
+
+    def __deepcopy__(self, memo):
+        made = memo[id(self)] = SaysHow()
+        made.items = [*self.items, 2]
+        return made
+
+
+def test_an_object_that_says_how_is_copied_once():
+    def f(x):
+        o = SaysHow()
+        first, second, third = copy.deepcopy([o, {"a": o}, (o,)])
+        return first is second["a"] is third[0], first is o, first.items, x + 1
+
+    assert str(capture(f, "eager", fullgraph=True)(torch.ones(1))) == str(f(torch.ones(1)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import copy
+import enum
+import logging
 import re
 from typing import Any
 
@@ -103,3 +105,110 @@ def test_a_name_of_a_class_comes() -> None:
     assert captured(Given(), torch.ones(1))[:2] == (False, False)
     Given.later = 1
     assert captured(Given(), torch.ones(1))[:2] == (True, True)
+
+
+def test_a_name_of_an_object_comes_in_captured_code() -> None:
+    class Given:
+        pass
+
+    def names(o: Any, x: Any) -> Any:
+        before = "new" in dir(o), "a" in dir(o)
+        o.__dict__["new"] = 1
+        return before, "new" in dir(o), x + 1
+
+    o = Given()
+    o.a = 1
+    captured = capture(names, "eager")
+    assert captured(o, torch.ones(1))[:2] == ((False, True), True)
+    assert captured(Given(), torch.ones(1))[:2] == ((False, False), True)
+
+
+class Kept:
+    __slots__ = ("a", "count")
+
+    def __init__(self, a: Any) -> None:
+        self.a, self.count = a, 0
+
+
+class Noting:
+    """Notes what is asked of it."""
+
+    def __init__(self, kept: Any) -> None:
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "asked", [])
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("asked", "kept"):
+            return object.__getattribute__(self, name)
+        self.asked.append(name)
+        return getattr(self.kept, name)
+
+
+def test_an_object_of_another_class_is_not_asked_for_what_was_assumed() -> None:
+    def f(o: Any, x: Any) -> Any:
+        return o.count, x * o.a
+
+    captured, other = capture(f, "eager"), Noting(Kept(3))
+    for o in (Kept(1), Kept(2), other, other):
+        assert str(captured(o, torch.ones(1))) == str(f(o, torch.ones(1)))
+    assert other.asked == ["count", "a"] * 4
+
+
+class Doubled(property):
+    def __set__(self, holder: Any, value: Any) -> None:
+        holder.__dict__["set"] = value * 2
+
+
+class Described:
+    plain = property(lambda self: 1)
+    own = Doubled(lambda self: 2)
+
+
+Described.later = property(lambda self: 3)
+Described.other = Described.plain
+
+
+@pytest.mark.parametrize("name", ["plain", "later", "other", "own"])
+def test_properties_refuse_in_their_own_words(name: str) -> None:
+    def f(o: Any, x: Any) -> Any:
+        seen = []
+        for change in (lambda: setattr(o, name, 1), lambda: delattr(o, name)):
+            try:
+                change()
+            except AttributeError as error:
+                seen.append(str(error))
+        return seen, vars(o), x + 1
+
+    assert str(capture(f, "eager")(Described(), torch.ones(1))) == str(f(Described(), torch.ones(1)))
+
+
+def test_a_logger_is_asked_as_it_is() -> None:
+    def f(logger: Any, x: Any) -> Any:
+        before = logger.isEnabledFor(logging.INFO)
+        logger.disabled = not logger.disabled
+        return before, logger.isEnabledFor(logging.INFO), x + 1
+
+    captured = capture(f, "eager")
+    for level in (logging.INFO, logging.ERROR, logging.INFO):
+        one, other = logging.Logger("one", level), logging.Logger("other", level)
+        for _ in range(3):
+            assert captured(one, torch.ones(1))[:2] == f(other, torch.ones(1))[:2]
+
+
+class Mode(enum.Enum):
+    TRAIN = 1
+
+
+class Nothing:
+    __copy__ = __deepcopy__ = None
+
+    def __init__(self) -> None:
+        self.a = [1]
+
+
+def test_what_only_a_class_has_and_what_is_none() -> None:
+    def f(x: Any) -> Any:
+        made, deep = copy.copy(Nothing()), copy.deepcopy(Nothing())
+        return bool(Mode.TRAIN), not Mode.TRAIN, 1 if Mode.TRAIN else 2, made.a, deep.a, x + 1
+
+    assert str(capture(f, "eager", fullgraph=True)(torch.ones(1))) == str(f(torch.ones(1)))

@@ -181,7 +181,10 @@ class Seen:
         said: dict[Source, object] = {}
         same: set[Source] = set()
         for entry in entries:
+            other = of_another_class(entry.guards, values)
             for guard in each_fact(entry.guards):
+                if other and hangs_on(getattr(guard, "source", None), other):
+                    continue
                 if type(guard) is ModuleTree and guard.snapshot is not None:
                     self.apart = self.apart.union(guard.snapshot.changed_attributes())
                 elif type(guard) is TensorMatch:
@@ -288,6 +291,21 @@ def same_definition(one: Any, other: Any) -> bool:
     if type(one) is FunctionType:
         return one.__code__ == other.__code__
     return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))
+
+
+def of_another_class(guards: Iterable[object], values: Mapping[str, object]) -> set[Source]:
+    """Sources of objects that are of another class now: what else was assumed of them is not asked: that might run code of the class."""
+    other: set[Source] = set()
+    for guard in guards:
+        if type(guard) is TypeIs and not hangs_on(guard.source, other) and not reference.check(guard, values):
+            other.add(guard.source)
+    return other
+
+
+def hangs_on(source: object, others: set[Source]) -> bool:
+    """Whether a source leads through one of the others."""
+    base = getattr(source, "base", None)
+    return base is not None and (base in others or hangs_on(base, others))
 
 
 def each_fact(guards: Iterable[object]) -> Iterator[Any]:

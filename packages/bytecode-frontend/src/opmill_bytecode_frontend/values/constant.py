@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from opmill_guards.source import Source
 
-from .base import BuiltinMethod, Machine, NotConstant, Value, content
+from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro
 from .iterators import STOP, ItemsIterator
 from .warned import called_at_capture
 
@@ -80,8 +80,9 @@ class ConstantValue(Value):
         return vm.fresh(called_at_capture(vm, function, plain, named))
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        slot = getattr(type(self.value), name, None)
-        if slot is None:
+        kind = type(self.value)
+        slot = getattr(kind, name, None)
+        if slot is None or find_in_mro(kind.__mro__, name)[0] is None:  # its metaclass has one for the class
             return None
         if name == "__invert__" and type(self.value) is bool:  # which Python warns of
             return vm.fresh(called_at_capture(vm, slot, [self.value], {}))

@@ -322,10 +322,11 @@ class ObjectValue(Value):
         owner, raw = find_now(vm, self.cls.__mro__, name)
         vm.guard_lookup(self.cls, owner, name)
         if raw is not MISSING:
-            if issubclass(type(raw), property):
+            setter = find_in_mro(type(raw).__mro__, "__set__")[1]
+            if setter is property.__set__:
                 read_class(vm, owner, name, raw)
                 if raw.fset is None:
-                    vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
+                    self.refused_by(vm, property.__set__, raw, None)
                 vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
                 return
             if type(raw) is types.MemberDescriptorType:
@@ -333,7 +334,6 @@ class ObjectValue(Value):
                 if self.source is not None:
                     vm.effects.mutated(self)
                 return
-            setter = find_in_mro(type(raw).__mro__, "__set__")[1]
             if type(setter) is types.FunctionType:
                 vm.call(vm.wrap(setter, Pinned(setter, "__set__")), [read_class(vm, owner, name, raw), self, value], {})
                 return
@@ -353,12 +353,14 @@ class ObjectValue(Value):
     def generic_delattr(self, vm: Machine, name: str) -> None:
         """``object.__delattr__``."""
         owner, raw = find_now(vm, self.cls.__mro__, name)
-        if issubclass(type(raw), property):
+        vm.guard_lookup(self.cls, owner, name)
+        deleter = find_in_mro(type(raw).__mro__, "__delete__")[1]
+        if deleter is property.__delete__:
             read_class(vm, owner, name, raw)
             if raw.fdel is None:
-                vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
+                self.refused_by(vm, property.__delete__, raw)
             vm.call(vm.wrap(raw.fdel, Pinned(raw.fdel, name)), [self], {})
-        elif type(deleter := find_in_mro(type(raw).__mro__, "__delete__")[1]) is types.FunctionType:
+        elif type(deleter) is types.FunctionType:
             vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [read_class(vm, owner, name, raw), self], {})
         elif type(raw) is types.MemberDescriptorType and self.source is None:
             if self.slots.get(name, MISSING) is MISSING:
@@ -372,6 +374,14 @@ class ObjectValue(Value):
             vm.throw(AttributeError, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
         else:
             self.nowhere(vm, name, raw)
+
+    def refused_by(self, vm: Machine, change: Any, found: property, *value: object) -> None:
+        """A property that cannot be set or deleted says so: it knows its name, which need not be that of the attribute."""
+        model = type(self.cls.__name__, (), {"__module__": self.cls.__module__, "__qualname__": self.cls.__qualname__})
+        try:
+            change(found, model(), *value)
+        except AttributeError as exc:
+            vm.throw_real(exc)
 
     def nowhere(self, vm: Machine, name: str, found: object) -> NoReturn:
         """An attribute that is ``found`` on the class, or not at all, of an object without a dictionary, is set or deleted."""

@@ -383,7 +383,10 @@ def vars_(vm: Interpreter, *value: Value) -> Value:
 
 @handles(dir)
 def dir_(vm: Interpreter, value: Value) -> Value:
-    if was_written_to(value):
+    classes = (value.obj if isinstance(value, ClassValue) else value.python_type()).__mro__
+    names = value.attrs if isinstance(value, ObjectValue) and value.has_dict() else None
+    kept = names is None or names.before is None or list(names.items) == list(names.before)
+    if was_written_to(value) or not kept or any(id(cls) == owner for owner, _ in vm.effects.attributes for cls in classes):
         vm.unsupported("FE014", f"dir of {value.describe()}", "captured code has written to its attributes")
     source = value.path() if isinstance(value, ClassValue) else value.source
     if (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...values.base import Value, class_has
+from ...values.base import MISSING, Value
 from ...values.classes import ClassValue, ModuleObject
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue, ChangingValue, FunctionValue
@@ -90,7 +90,7 @@ def copy_copy(vm: Interpreter, value: Value) -> Value | None:
     if isinstance(value, (ConstantValue, ChangingValue)):
         vm.unsupported("FE017", f"copy.copy of {value.describe()}")
     if isinstance(value, ObjectValue):
-        if class_has(vm, value, "__copy__"):
+        if vm.hook(value.cls, "__copy__") not in (None, MISSING):
             return value.special(vm, "__copy__", [])
         if is_plain(vm, value):
             return copy_object(vm, value, lambda item, made=None: shallow_storage(vm, value, item, made))
@@ -195,8 +195,10 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     """An object of the program, by its own ``__deepcopy__`` or part by part."""
     if issubclass(value.cls, enum.Enum):
         return value
-    if class_has(vm, value, "__deepcopy__"):
-        return value.dunder(vm, "__deepcopy__", [DictValue({})])
+    if vm.hook(value.cls, "__deepcopy__") not in (None, MISSING):
+        own = value.dunder(vm, "__deepcopy__", [DictValue({})])
+        remember(memo, value, own)
+        return own
     if not is_plain(vm, value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 

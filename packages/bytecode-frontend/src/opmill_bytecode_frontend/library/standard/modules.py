@@ -8,7 +8,7 @@ import logging
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Local, Pinned
@@ -118,15 +118,22 @@ def get_logger(vm: Interpreter, *args: Value) -> Value:
     return vm.wrap(logging.getLogger(*[vm.plain(a) for a in args[-1:] if isinstance(a, ConstantValue)]))
 
 
+def is_logging(value: Value) -> TypeGuard[ObjectValue]:
+    """Whether it is something of before the call that says which messages are wanted."""
+    return isinstance(value, ObjectValue) and isinstance(value.real(), (logging.Logger, logging.Manager))
+
+
 @named("logging.Logger.isEnabledFor")
 def is_enabled_for(vm: Interpreter, logger: Value, level: Value) -> Value:
     asked, wanted = logger.real(), level.constant()
     if asked is MISSING:
         vm.unsupported("FE010", "a logger made in captured code")
+    if any(is_logging(value) and value.attrs.version for _, value in vm.known.values()):
+        vm.unsupported("FE010", "Logger.isEnabledFor", "captured code has changed a logger")
     answer = asked.isEnabledFor(wanted)
-    vm.guard(
-        Predicate(
-            Pinned(asked, f"logger {asked.name}"), lambda now: now.isEnabledFor(wanted) == answer, f"isEnabledFor({wanted}) == {answer}"
-        )
-    )
+
+    def holds(now: object) -> bool:
+        return isinstance(now, logging.Logger) and now.isEnabledFor(wanted) == answer
+
+    vm.guard(Predicate(logger.source or Pinned(asked, f"logger {asked.name}"), holds, f"isEnabledFor({wanted}) == {answer}"))
     return ConstantValue(answer)
