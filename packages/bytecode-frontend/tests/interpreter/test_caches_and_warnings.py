@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import told
+import torch
+
+from opmill_bytecode_frontend import capture
 
 PROGRAMS = told.programs("""
 @functools.lru_cache
@@ -143,3 +148,27 @@ def stale(x):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     told.differs(PROGRAMS[name])
+
+
+@pytest.mark.parametrize("action", ["default", "error", "ignore"])
+def test_filters_that_python_begins_with(action, caplog):
+    """Their modules are plain texts, and not patterns."""
+    caplog.set_level("DEBUG", "opmill.internal")
+
+    def program(x):
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        return x + 1
+
+    def outcome(f):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.filters[:0] = [("ignore", None, DeprecationWarning, "__main__", 0), (action, None, DeprecationWarning, __name__, 0)]
+            warnings._filters_mutated() if hasattr(warnings, "_filters_mutated") else warnings._filters_mutated_lock_held()
+            try:
+                result = f(torch.ones(2)).tolist()
+            except DeprecationWarning as warning:
+                result = str(warning)
+        return result, [str(each.message) for each in seen]
+
+    compiled = capture(program, "eager")
+    assert outcome(compiled) == outcome(program)
+    assert not [each for each in caplog.records if each.exc_info and isinstance(each.exc_info[1], AttributeError)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,12 +73,17 @@ def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame:
 def is_raised(module: Any, text: object, kind: type[Warning], name: str, line: int) -> bool:
     """Whether the filters make an exception of a warning; ``text``: None where it is not known."""
     for action, said, category, place, number in module.filters:
-        if issubclass(kind, category) and number in (0, line) and (place is None or place.match(name)):
-            if said is None or (text is not None and said.match(str(text))):
+        if issubclass(kind, category) and number in (0, line) and fits(place, name):
+            if said is None or (text is not None and fits(said, str(text))):
                 return bool(action == "error")
             if text is None and action == "error":
                 return True
     return bool(module.defaultaction == "error")
+
+
+def fits(wanted: re.Pattern[str] | str | None, given: str) -> bool:
+    """Whether a part of a filter takes a text: those that Python begins with have plain ones."""
+    return wanted is None or (given == wanted if isinstance(wanted, str) else wanted.match(given) is not None)
 
 
 def frames_of(frame: Frame | None) -> Iterator[Frame]:
