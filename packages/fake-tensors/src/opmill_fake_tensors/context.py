@@ -26,7 +26,7 @@ from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
 from .tensor import ConstantBox, FakeTensor, kept
 from .unlike import numbered, unlike
-from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
+from .wrappers import NotTakenApart, inner_sizes, put_together, resized, take_apart, takes_operators
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -240,13 +240,22 @@ class FakeContext(TorchDispatchMode):
     def _made_like_wrapper(self, tensor: Any, symbolic: Mapping[int, Index | None] | None, label: str, moving: Collection[int]) -> Any:
         form, leaves = take_apart(tensor)
         assert form is not None
-        alike = [bool(symbolic) and leaf.shape == tensor.shape and leaf.stride() == tensor.stride() for leaf in leaves]
-        fakes: list[FakeTensor] = []
-        for leaf, same in zip(leaves, alike, strict=True):
-            fakes.append(self.from_tensor(leaf, *((symbolic, label, moving) if same else ())))
-            if same and len(fakes) == alike.index(True) + 1:
-                form = resized(form, tensor.shape, fakes[-1])
-                symbolic = {d: index_of(fakes[-1].shape[d]) for d in symbolic or ()}
+        if symbolic:
+            if self.sizes is None:
+                raise ValueError("symbolic dimensions need FakeContext(sizes)")
+            given = {d: self.sizes.new(tensor.size(d), origin=f"{label}.size({d})") if n is None else n for d, n in symbolic.items()}
+            inside = [inner_sizes(tensor, leaf, given) for leaf in leaves]
+            alike = [leaf for leaf in leaves if leaf.shape == tensor.shape and leaf.stride() == tensor.stride()][:1]
+            fakes = [
+                self.from_tensor(leaf, own, label, moving if alike and leaf is alike[0] else ())
+                for leaf, own in zip(leaves, inside, strict=True)
+            ]
+            if any(inside):
+                with no_dispatch(), no_levels():
+                    like = self.from_tensor(alike[0]).meta if alike else symbolic_meta(tensor, given, self.sizes, label)
+                form = resized(form, tensor.shape, like)
+        else:
+            fakes = [self.from_tensor(leaf) for leaf in leaves]
         with self, torch.no_grad():
             made = put_together(form, iter(fakes))
             if made.requires_grad != tensor.requires_grad:

@@ -7,15 +7,17 @@ is all of a wrapper but its plain tensors."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from .jagged import VALUES, is_jagged, rows_among, speak_of_rows
+from .symbols.index import Index
 from .tensor import FakeTensor
 
+_LAYOUTS = "torch.distributed.tensor._dtensor_spec"
 _DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
@@ -30,6 +32,11 @@ takes_operators: Callable[[Any], bool] = functools.lru_cache(maxsize=4096)(_take
 def is_wrapper(cls: Any) -> bool:
     """Whether tensors of this class are wrappers."""
     return takes_operators(cls) and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def is_over_mesh(cls: Any) -> bool:
+    """Whether tensors of this class are laid out over a mesh of devices: DTensors."""
+    return takes_operators(cls) and hasattr(getattr(cls, "_op_dispatcher", None), "sharding_propagator")
 
 
 class NotTakenApart(TypeError):
@@ -90,10 +97,18 @@ class Form:
 
 
 def same_context(one: Any, other: Any) -> bool:
-    """Whether two contexts say the same. Those that cannot be compared do not."""
+    """Whether two contexts say the same, but for sizes that a layout over a mesh of devices repeats. Those that cannot be compared do
+    not."""
     if one is other:
         return True
+    if type(one) is tuple and type(other) is tuple and len(one) == len(other):
+        return all(map(same_context, one, other))
     try:
+        if type(one).__module__ == _LAYOUTS and type(one) is type(other):
+            if hasattr(one, "_check_equals"):
+                return bool(one._check_equals(other, skip_shapes=True))
+            if getattr(one, "_fields", ()) == ("shape", "stride", "dtype"):
+                return bool(one.dtype == other.dtype)
         return type(one) is type(other) and bool(one == other)
     except Exception:
         return False
@@ -148,6 +163,34 @@ def resized(form: Form, sizes: Sequence[int], like: torch.Tensor) -> Form:
     return replace(form, sizes=like.shape, strides=like.stride(), parts=parts)
 
 
+def shares(tensor: torch.Tensor, part: torch.Tensor, dims: Collection[int]) -> dict[int, int] | None:
+    """How often ``part``, a tensor inside of ``tensor``, goes into it along each of these dimensions: more than once where other devices
+    have other parts. None where it does not, or is too small to tell."""
+    if part.dim() != tensor.dim():
+        return None
+    found = {d: divmod(int(tensor.size(d)), max(int(part.size(d)), 1)) for d in dims}
+    whole = all(not rest and part.size(d) > 1 for d, (_, rest) in found.items())
+    return {d: often for d, (often, _) in found.items()} if whole else None
+
+
+def first_shares(tensor: Any, dims: Collection[int]) -> tuple[str, dict[int, int]] | None:
+    """The first attribute that is a tensor with `shares` along these dimensions, and how often."""
+    names, _ = tensor.__tensor_flatten__()
+    parts = ((name, getattr(tensor, name)) for name in names)
+    found = ((name, shares(tensor, part, dims)) for name, part in parts if isinstance(part, torch.Tensor))
+    return next(((name, often) for name, often in found if often is not None), None)
+
+
+def inner_sizes(tensor: torch.Tensor, part: torch.Tensor, symbolic: Mapping[int, Index]) -> dict[int, Index]:
+    """The sizes of a tensor inside along these dimensions of the wrapper, whose sizes these are; none where they do not hang together."""
+    found = {}
+    for d, often in (shares(tensor, part, symbolic) or {}).items():
+        if any(count % often for _, count in symbolic[d].terms):
+            return {}
+        found[d] = Index(tuple((product, count // often) for product, count in symbolic[d].terms))
+    return found
+
+
 def numbers_of(form: Form) -> list[Any]:
     """The sizes and strides of a form and of those inside, in order."""
     inside = [n for part in form.parts if type(part) is Form for n in numbers_of(part)]
@@ -165,11 +208,15 @@ __all__ = [
     "Form",
     "NotTakenApart",
     "Thing",
+    "first_shares",
+    "inner_sizes",
+    "is_over_mesh",
     "is_wrapper",
     "numbers_of",
     "put_together",
     "resized",
     "same_context",
+    "shares",
     "take_apart",
     "takes_operators",
     "with_numbers",

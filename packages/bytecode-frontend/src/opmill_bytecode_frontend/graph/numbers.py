@@ -14,15 +14,18 @@ from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.jagged import is_ragged
 from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of, sym_int
 from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
+from opmill_fake_tensors.wrappers import first_shares, takes_operators
 from opmill_guards.guard import SizeRelation
-from opmill_guards.source import Source, TensorProperty
+from opmill_guards.source import Attr, Source, TensorProperty
 
+from ..entry.varying import SMALLEST
 from ..messages.excerpt import Span, excerpt
 from ..values.number import Sourced, SymbolicNumber
 
 if TYPE_CHECKING:
     from opmill_fake_tensors.symbols.index import Atom
 
+    from ..entry.varying import Limits
     from ..values.tensor import TensorValue
 
 _FORMS = {
@@ -69,6 +72,33 @@ class Numbers:
         self.late: dict[str, torch.fx.Node] = {}
         """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
         self._nodes: dict[object, Any] = {}
+
+    def name(self, symbol: Index, source: Source, *read: Any) -> None:
+        """Where the symbol is found at a call. ``read``: what it is of its owner."""
+        [name] = symbol.symbols
+        self.sources[name] = source
+        self.read |= {name: read} if read else {}
+
+    def new_sizes(
+        self, obj: Any, source: Source, limits: Mapping[int, Limits], size_of: Callable[[Source, int], Source]
+    ) -> dict[int, Index]:
+        """Symbols for the dimensions of an input in ``limits``. Of a wrapper that has a part of the whole inside, where other devices have
+        the others, they are the sizes of this part; of one that no part tells of, there are none."""
+        often: Mapping[int, int] = dict.fromkeys(limits, 1)
+        inside = ""
+        if takes_operators(type(obj)) and limits:
+            if (found := first_shares(obj, limits)) is None:
+                return {}
+            inside, often = found
+        sizes = {}
+        for d, own in limits.items():
+            low, high = -(-own.low // often[d]), None if own.high is None else own.high // often[d]
+            symbol = self.sizes.new(obj.size(d) // often[d], low=max(low, SMALLEST), high=high, origin=f"{source}.size({d})")
+            self.name(symbol, size_of(source if often[d] == 1 else Attr(source, inside), d), "size", d)
+            self.inside |= dict.fromkeys(symbol.symbols, inside) if often[d] > 1 else {}
+            self.asked += [symbol] if own.asked else []
+            sizes[d] = symbol * often[d]
+        return sizes
 
     def computed_number(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber:
         """The number for an expression over sources, which is an input."""

@@ -15,9 +15,9 @@ from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
 from opmill_fake_tensors.jagged import is_jagged, ragged_size, sizes_inside
 from opmill_fake_tensors.remembered import Remembered
-from opmill_fake_tensors.symbols import Index, Relation, index, index_of, is_symbolic, sym_int
+from opmill_fake_tensors.symbols import Relation, index, index_of, is_symbolic, sym_int
 from opmill_fake_tensors.symbols.asking import check
-from opmill_fake_tensors.wrappers import takes_operators
+from opmill_fake_tensors.wrappers import is_over_mesh, takes_operators
 from opmill_guards.source import Pinned, Source, TensorProperty
 
 from ..effects.labels import Labels
@@ -182,15 +182,12 @@ class Recorder:
         if not limits:
             return self.context.from_tensor(obj)
         sizes = self.context.sizes = self.numbers.sizes
-        symbols = {d: sizes.new(obj.size(d), low=own.low, high=own.high, origin=f"{source}.size({d})") for d, own in limits.items()}
+        symbols = self.numbers.new_sizes(obj, source, limits, size_of)
         known = len(sizes.symbols)
         fake = self.context.from_tensor(obj, symbols, str(source), moving)
-        for d, symbol in symbols.items():
-            self._name(symbol, size_of(source, d), "size", d)
-        self.numbers.asked += [symbols[d] for d, own in limits.items() if own.asked]
         for name in list(sizes.symbols)[known:]:
             d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
-            self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
+            self.numbers.name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
 
     def _fake_of_jagged(self, obj: torch.Tensor, parts: Mapping[str, Any]) -> torch.Tensor:
@@ -203,11 +200,6 @@ class Recorder:
                 self.numbers.inside.update(dict.fromkeys(self.numbers.read.keys() - known, name))
         return self.context.from_tensor(obj)
 
-    def _name(self, symbol: Index, source: Source, *read: Any) -> None:
-        [name] = symbol.symbols
-        self.numbers.sources[name] = source
-        self.numbers.read |= {name: read} if read else {}
-
     def own_symbols(self, value: TensorValue) -> None:
         """The symbols of a new input are read from it."""
         self.numbers.owners.update(dict.fromkeys(self.numbers.read.keys() - self.numbers.owners.keys(), value))
@@ -219,7 +211,7 @@ class Recorder:
             self.context.sizes = self.numbers.sizes
             symbol = self.numbers.sizes.new(value, origin=str(source))
             found = self.numbers.by_source[source] = SymbolicNumber(sym_int(self.numbers.sizes, symbol), source, value)
-            self._name(symbol, source)
+            self.numbers.name(symbol, source)
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
         return found
 
@@ -588,7 +580,10 @@ class Recorder:
 
 
 def is_plain_on_cpu(value: TensorValue) -> bool:
-    return value.fake.device.type == "cpu" and not takes_operators(type(value.fake))
+    """Of tensors over a mesh, those that are no sums still to be made: scalar tensors are to them what Python's numbers are."""
+    fake = value.fake
+    whole = not takes_operators(type(fake)) or (is_over_mesh(type(fake)) and not any(p.is_partial() for p in fake.placements))
+    return whole and fake.device.type == "cpu"
 
 
 def is_held(value: object) -> bool:

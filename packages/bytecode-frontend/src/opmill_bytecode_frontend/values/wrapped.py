@@ -6,12 +6,13 @@ says, as they do when the graph is compiled: a graph has the operators of the pr
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opmill_fake_tensors.jagged import is_jagged
-from opmill_fake_tensors.wrappers import same_context, takes_operators
+from opmill_fake_tensors.wrappers import same_context, shares, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
@@ -85,13 +86,13 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
     tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
     things = {name: getattr(obj, name) for name in names if name not in tensors}
     alone = is_jagged(cls)  # what is inside has other sizes than the tensor
-    moving = [name for name in tensors if not alone and any(type(n) is not int for n in getattr(fake, name).shape)]
+    moving = [] if alone else [(name, d, often) for name in tensors for d, often in _moving(obj, getattr(obj, name), getattr(fake, name))]
 
     def holds(now: Any) -> bool:
         found, says = now.__tensor_flatten__()
         alike = (says is context or same_context(says, context)) and tuple(found) == names
         alike = alike and all(same_context(getattr(now, name), things[name]) for name in things)
-        return alike and all(getattr(now, name).shape == now.shape for name in moving)
+        return alike and all(getattr(now, name).shape[d] * often == now.shape[d] for name, d, often in moving)
 
     label, read = f"{cls.__qualname__} of the same context", also_read(cls, "__tensor_flatten__")
     if moving or read is None or any(type(n) is not int for n in fake.shape):
@@ -113,6 +114,12 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
         )
         if takes_operators(type(part)):
             guard_inside(vm, part, inner, where)
+
+
+def _moving(obj: torch.Tensor, part: torch.Tensor, fake: torch.Tensor) -> Iterator[tuple[int, int]]:
+    """The dimensions of a part whose sizes are not assumed, and how often each goes into the whole."""
+    dims = [d for d, n in enumerate(fake.shape) if type(n) is not int]
+    yield from (shares(obj, part, dims) or {}).items()
 
 
 class InstalledMethod(Value):

@@ -54,6 +54,8 @@ class Index:
     terms: tuple[tuple[Monomial, int], ...]
 
     free_symbols: ClassVar[frozenset[str]] = frozenset()
+    is_Symbol: ClassVar[bool] = False
+    args: ClassVar[tuple[()]] = ()
     """Torch's kernels in Python look here for symbols of theirs."""
 
     def __add__(self, other: IndexLike) -> Index:

@@ -19,6 +19,7 @@ from .index import Index, floordiv, index, mod
 from .ragged import compared, times
 from .real import Operand, Real, rounded_down, rounded_up
 from .sizes import Sizes
+from .thresholds import Turn, turn
 
 
 class Node:
@@ -508,6 +509,11 @@ def _float_comparison(name: str) -> Callable[[FloatNode, FloatNode], TruthNode]:
     def compare(self: FloatNode, other: FloatNode) -> TruthNode:
         if name in ("ge", "lt") and other.value == 0 and self._never_negative():  # what torch asks of the base of a power
             return self.wrap_bool(name == "ge")
+        found = turn(name, self.value, other.value, lambda size: self.sizes.bounds(size)[0])
+        if isinstance(found, Turn):
+            return self.wrap_bool(self.sizes.decide(Relation(found.product - found.least, ">=")) is found.above)
+        if found is not None:
+            return self.wrap_bool(found)
         return self.wrap_bool(getattr(self.guard_float(), f"__{name}__")(other.guard_float()))
 
     return compare

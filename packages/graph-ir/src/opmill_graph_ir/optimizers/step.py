@@ -19,6 +19,7 @@ from opmill_runtime_cache.store import Store
 
 from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator
+from .parts import parts_here, wholes
 from .rules import RULES, Rule
 
 if TYPE_CHECKING:
@@ -149,13 +150,16 @@ class _Site:
             self.function(*args, **kwargs)
             return
         flags = frozenset(n for n in (*self.rule.switches, *self.rule.numbers) if given[n])
-        lists = _lists(self.rule, given)
+        whole = _lists(self.rule, given)
+        lists = parts_here(whole)
         made = self.made.get(call)
         for _ in range(2):
             if made is None or made.flags != flags or not made.is_for(lists):
                 made = self.made[call] = _Made(self, flags, lists)
             try:
                 made.run(numbers, lists, given)
+                if lists is not whole:
+                    torch.autograd.graph.increment_version(wholes(whole, made.ours, [n for n in made.names if n != "grad"]))
                 return
             except PlanInputError:  # a tensor has another layout by now; nothing was written
                 made = None

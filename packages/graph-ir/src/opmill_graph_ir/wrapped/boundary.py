@@ -13,10 +13,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from opmill_fake_tensors.jagged import is_jagged
+from opmill_fake_tensors.symbols import index_of
 from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, same_context, take_apart, with_numbers
 
 from ..errors import GraphError
-from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of
+from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of, waited
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,11 @@ class Sizes:
     def read(self, number: Any, flat: Sequence[Any]) -> Any:
         if not isinstance(number, torch.SymInt):
             return number
-        if (place := self.places.get(str(number))) is None:
+        size = index_of(number)
+        if not size.symbols <= self.places.keys():
             raise GraphError("GI061", f"a gradient of {number} elements along a dimension", why="no input tells the number")
-        return flat[place[0]].shape[place[1]]
+        places = {name: self.places[name] for name in size.symbols}
+        return size.evaluate({name: flat[position].shape[dim] for name, (position, dim) in places.items()})
 
     def of_call(self, gradients: Mapping[int, Looks], flat: Sequence[Any]) -> dict[int, Looks]:
         """How gradients look for these plain inputs."""
@@ -230,6 +233,7 @@ def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
     if gradient is None:
         yield from [None] * sum(form.differentiated)
         return
+    gradient = waited(gradient)  # what other processes send of it may be under way
     looks, leaves = take_apart(gradient)
     if is_jagged(form.cls) and looks is not None and looks.cls is form.cls and same_context(looks.context, form.context):
         yield from differentiated(looks, leaves)  # whose rows are as long: autograd has seen to that

@@ -1,0 +1,177 @@
+"""What two processes compute with tensors over a mesh, compiled, against eager: sizes that change, optimizers, attributes, exchanges that
+are differentiated. Each case says "right", or what is wrong. Run by test_mesh_programs.py: ``python mesh_programs.py RANK SIZE STORE``."""
+
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+import opmill
+from opmill.compile import record_of
+from telling import tell
+
+SIZES = (4, 6, 10, 16, 8)
+
+
+@cache
+def mesh() -> Any:
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def noise(*sizes: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def over(placement: Any, *sizes: int, seed: int = 0) -> Any:
+    return distribute_tensor(noise(*sizes, seed=seed), mesh(), [placement])
+
+
+def known(value: Any) -> Any:
+    """A result as something to compare: the whole of it, and how it is laid out."""
+    if isinstance(value, DTensor):
+        return [value.placements, value.to_local().detach().clone(), value.full_tensor().detach()]
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def apart(found: Any, wanted: Any) -> str:
+    if isinstance(wanted, (list, tuple)):
+        return next(filter(None, map(apart, found, wanted)), "") if len(found) == len(wanted) else f"{found}, not {wanted}"
+    if not isinstance(wanted, torch.Tensor):
+        return "" if found == wanted else f"{found}, not {wanted}"
+    alike = type(found) is type(wanted) and found.shape == wanted.shape and found.dtype is wanted.dtype
+    return "" if alike and torch.allclose(found, wanted) else f"{found}, not {wanted}"
+
+
+def told(compiled: Any, graphs: int) -> str:
+    record = record_of(compiled)
+    assert record is not None
+    said = "".join(g.fallback for g in record[1].graphs)
+    good = len(record[1].graphs) <= graphs and not record[1].breaks
+    return said if good else f"{said} {len(record[1].graphs)} graphs, {[str(b) for b in record[1].breaks]}"
+
+
+def of_sizes(make: Callable[[], Any], give: Callable[[int], tuple[Any, ...]], graphs: int = 2) -> str:
+    """A function for rows of many numbers: the first graph is of the first number, the second of all others."""
+    function = make()
+    compiled = opmill.compile(function)
+    for rows in SIZES:
+        found = []
+        for run in (compiled, function):
+            inputs = give(rows)
+            leaves = [x.detach().requires_grad_() for x in inputs]
+            result = run(*leaves)
+            result.square().sum().backward()
+            parameters = list(function.parameters()) if isinstance(function, nn.Module) else []
+            found.append([known(result), *(known(x.grad) for x in (*leaves, *parameters))])
+            for parameter in parameters:
+                parameter.grad = None
+        if said := apart(*found):
+            return f"{rows} rows: {said}"
+    return told(compiled, graphs)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def block(plan: dict[str, Any]) -> Any:
+    return parallelize_module(Block().double(), mesh(), plan)
+
+
+COLUMNS = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+SEQUENCE = {
+    "norm": SequenceParallel(),
+    "up": ColwiseParallel(input_layouts=Shard(1)),
+    "down": RowwiseParallel(output_layouts=Shard(1)),
+}
+OF_SIZES: dict[str, Callable[[], str]] = {
+    "points": partial(of_sizes, lambda: lambda x: (x * 2).relu() + x.sin(), lambda n: (over(Shard(0), n, 8),)),
+    "a sum": partial(of_sizes, lambda: lambda x: (x * 2).sum(1), lambda n: (over(Shard(0), n, 8),)),
+    "a sum over processes": partial(of_sizes, lambda: lambda x: (x * 2).sum(0), lambda n: (over(Shard(0), n, 8),)),
+    "columns": partial(of_sizes, lambda: lambda x: x.softmax(-1), lambda n: (over(Shard(1), n, 8),)),
+    "a product": partial(of_sizes, lambda: lambda x, w: x @ w, lambda n: (over(Shard(0), n, 8), over(Replicate(), 8, 4))),
+    "a product of columns": partial(of_sizes, lambda: lambda x, w: x @ w, lambda n: (over(Replicate(), n, 8), over(Shard(1), 8, 4))),
+    "rows in three dimensions": partial(of_sizes, lambda: lambda x: x.flatten(0, 1).exp(), lambda n: (over(Shard(0), n, 3, 8),)),
+    "gathered": partial(of_sizes, lambda: lambda x: x.redistribute(x.device_mesh, [Replicate()]) * 2, lambda n: (over(Shard(0), n, 8),)),
+    "here": partial(of_sizes, lambda: lambda x: x.to_local() * 2, lambda n: (over(Shard(0), n, 8),)),
+    "tensor parallel": partial(of_sizes, lambda: block(COLUMNS), lambda n: (noise(n, 8),)),
+    "sequence parallel": partial(of_sizes, lambda: block(SEQUENCE), lambda n: (noise(n, 4, 8),)),
+}
+
+
+def optimized(cls: Any, **options: Any) -> str:
+    """Steps over parameters of which one lies in parts, one is whole everywhere and one is plain."""
+    found = []
+    for compiled in (True, False):
+        made = [over(Shard(0), 6, 4), over(Replicate(), 3, seed=1), noise(5, seed=2)]
+        parameters = [nn.Parameter(x) for x in made]
+        optimizer = cls(parameters, lr=0.1, **options)
+        step = opmill.compile(optimizer.step) if compiled else optimizer.step
+        for k in range(4):
+            for parameter, x in zip(parameters, made, strict=True):
+                parameter.grad = (x.detach() + k).sin()
+            step()
+        if compiled:
+            moved = [(u.compiled, u.left) for u in step.updates()]
+            if moved != [(len(parameters), 0)]:
+                return f"compiled and left: {moved}"
+        if any(p._version < 4 for p in parameters):
+            return f"versions {[p._version for p in parameters]}"
+        found.append([known(p.detach()) for p in parameters])
+    return apart(*found)
+
+
+@opmill.disable
+def in_rows(x: Any) -> Any:
+    """Runs between graphs: its gradient is gathered while the backward goes on."""
+    return x.redistribute(x.device_mesh, [Shard(0)], async_op=True)
+
+
+def late_gradients() -> str:
+    """A compiled graph waits for the gradient that it is handed."""
+
+    def program(x: Any) -> Any:
+        return in_rows(x.sin() * 2).cos()
+
+    compiled, found = opmill.compile(program), []
+    for run in (compiled, program):
+        x = over(Replicate(), 2048, 1024).requires_grad_()
+        run(x).sum().backward()
+        found.append(known(x.grad))
+    return apart(*found)
+
+
+OPTIMIZERS: dict[str, Callable[[], str]] = {
+    "AdamW": partial(optimized, torch.optim.AdamW, foreach=False),
+    "Adam, amsgrad": partial(optimized, torch.optim.Adam, amsgrad=True, weight_decay=0.1, foreach=False),
+    "Adagrad": partial(optimized, torch.optim.Adagrad, foreach=False),
+    "RMSprop": partial(optimized, torch.optim.RMSprop, momentum=0.5, foreach=False),
+}
+
+CASES: dict[str, Callable[[], str]] = (
+    {f"sizes, {name}": case for name, case in OF_SIZES.items()} | OPTIMIZERS | {"late gradients": late_gradients}
+)
+
+
+def main(rank: int, size: int, store: str, *names: str) -> None:
+    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+    tell({name: case for name, case in CASES.items() if not names or name in names})
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,56 @@
+"""Comparisons of floats that are computed from sizes: what is recorded says for every size what Python's comparison says."""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from typing import Any
+
+import pytest
+
+from opmill_fake_tensors.symbols import Sizes, sym_int
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def expression(rng: random.Random, depth: int) -> Any:
+    """A function of a size."""
+    if depth == 0:
+        factor, offset = rng.choice([1, 3, 32]), rng.choice([0, 0, 5])
+        return rng.choice([lambda n: n * factor + offset, lambda n: n * factor / 7, lambda n: 2.5, lambda n: 0.0])
+    one, other, number = expression(rng, depth - 1), expression(rng, depth - 1), rng.choice([0.0, 0.1, -0.75, 3.0, 1024.0, 1e-3])
+    return rng.choice(
+        [
+            lambda n: one(n) * number,
+            lambda n: one(n) + other(n),
+            lambda n: one(n) - other(n),
+            lambda n: one(n) / (number or 1.0),
+            lambda n: -one(n) * 1.0,
+            lambda n: one(n) + number,
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_what_is_recorded_says_what_python_says(seed: int) -> None:
+    rng = random.Random(seed)
+    left, right = expression(rng, rng.randrange(1, 4)), rng.choice([expression(rng, 1), lambda n: rng_value])
+    rng_value = rng.choice([0.0, 1.0, 17.5, 1e6, math.inf, -3.25])
+    compare = getattr(operator, rng.choice(COMPARISONS))
+    sizes = Sizes()
+    hint = rng.randrange(2, 60)
+    n = sym_int(sizes, sizes.new(hint))
+    truth = bool(compare(left(n), right(n)))
+    assert truth == compare(left(hint), right(hint))
+    for other in [*range(2, 200), 10_000, 1 << 30]:
+        if sizes.holds({"s0": other}):
+            assert compare(left(other), right(other)) == truth, (other, [str(d.relation) for d in sizes.decisions])
+
+
+def test_costs_of_products_of_sizes_are_not_assumed() -> None:
+    sizes = Sizes()
+    rows, columns = (sym_int(sizes, sizes.new(k)) for k in (6, 10))
+    cost = 6.6 + rows * columns * 4 / 1024 / 87.7 * 1e6
+    assert cost > 0 and cost != math.inf and not sizes.decisions
+    assert bool(cost < 1e5) and [str(d.relation) for d in sizes.decisions] == ["2244 >= s0*s1"]
