@@ -407,8 +407,7 @@ class Interpreter(Operators, Assumptions):
         """The next item or STOP."""
         if isinstance(iterator, IteratorValue):
             return iterator.next(self)
-        result = self.attempt_next(iterator)
-        return STOP if result is None else result
+        return STOP if (result := self.attempt_next(iterator)) is None else result
 
     def attempt_next(self, iterator: Value) -> Value | None:
         def read() -> Value:

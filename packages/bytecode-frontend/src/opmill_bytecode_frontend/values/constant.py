@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from opmill_guards.source import Source
 
-from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro
+from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, is_iterable
 from .iterators import STOP, ItemsIterator
 from .warned import called_at_capture
 
@@ -59,6 +59,8 @@ class ConstantValue(Value):
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
+            if not is_iterable(vm, args[0]):
+                vm.throw(TypeError, "can only join an iterable")
             plain: list[object] = [[v.constant() for v in vm.unpack(args[0])]]
         else:
             try:

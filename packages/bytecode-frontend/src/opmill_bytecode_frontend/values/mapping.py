@@ -221,14 +221,23 @@ class DictValue(Value):
         self.changed(vm)
         return found
 
-    def m_popitem(self, vm: Machine, last: Value = ConstantValue(True)) -> Value:
+    def m_popitem(self, vm: Machine, *which: Value, **named: Value) -> Value:
+        ordered = issubclass(self.cls, collections.OrderedDict)
+        if not ordered and (which or named):
+            given = "no keyword arguments" if named else f"no arguments ({len(which)} given)"
+            vm.throw(TypeError, f"dict.popitem() takes {given}")
+        last = self._last(*which, **named)
         self.guard_keys(vm)
         if not self.items:
-            ordered = issubclass(self.cls, collections.OrderedDict)
             vm.throw(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
         hashed = list(self.items)[-1 if vm.truth(last) else 0]
         key = self.items[hashed][0]
         return TupleValue([key, self.m_pop(vm, key)])
+
+    @staticmethod
+    def _last(last: Value = ConstantValue(True)) -> Value:
+        """Which end ``OrderedDict.popitem`` takes from."""
+        return last
 
     def m_move_to_end(self, vm: Machine, key: Value, last: Value = ConstantValue(True)) -> Value:
         hashed = vm.key(key)

@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, Callable, NoReturn, TypeVar
+from typing import Any, Callable, NoReturn, TypeVar, cast
 
 import torch
 
@@ -563,4 +563,9 @@ class SliceValue(Value):
         return ConstantValue(all(vm.equal(a, b) for a, b in zip(self.parts, other.parts)))
 
     def m_indices(self, vm: Machine, length: Value) -> Value:
-        return vm.fresh(self.plain(vm).indices(length.constant()))
+        where, whole = self.plain(vm), cast(int, self.number(vm, length))
+        try:
+            found = where.indices(whole)
+        except Exception as exc:
+            vm.throw_real(exc)
+        return vm.fresh(found)

@@ -122,6 +122,8 @@ def refuse_bases(vm: Interpreter, label: str, bases: list[ClassValue]) -> None:
 def type_(vm: Interpreter, value: Value, *parts: Value, **keywords: Value) -> Value:
     """The class of an object; or a class made of a name, bases and a dictionary."""
     if not parts:
+        if keywords:
+            vm.throw(TypeError, "type() takes no keyword arguments")
         return vm.wrap(value.python_type())
     return from_parts(vm, type, False, keywords, value, *parts)
 

@@ -316,6 +316,8 @@ def dict_(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.OrderedDict)
 def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
+    if len(args) > 1:
+        vm.throw(TypeError, f"expected at most 1 arguments, got {len(args)}")
     out = DictValue({}, collections.OrderedDict)
     out.m_update(vm, *args, **kwargs)
     return out
@@ -325,6 +327,8 @@ def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
 def default_dict(vm: Interpreter, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
     if not is_none(factory) and not is_callable(vm, factory):
         vm.throw(TypeError, "first argument must be callable or None")
+    if len(args) > 1:
+        vm.throw(TypeError, f"dict expected at most 1 argument, got {len(args)}")
     out = DictValue({}, collections.defaultdict)
     out.default = factory
     out.m_update(vm, *args, **kwargs)
@@ -358,6 +362,8 @@ def slice_(vm: Interpreter, *args: Value) -> Value:
 @handles(range)
 def range_(vm: Interpreter, *args: Value) -> Value:
     plain = []
+    if len(args) > 3:
+        vm.throw(TypeError, f"range expected at most 3 arguments, got {len(args)}")
     for a in args:
         try:
             plain.append(a.constant())

@@ -22,7 +22,7 @@ from opmill_guards.source import Pinned
 from ...interpretation.owners import exempt
 from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, class_has, content, is_callable
 from ...values.classes import ClassValue
-from ...values.constant import ConstantValue
+from ...values.constant import ConstantValue, is_none
 from ...values.floating import FloatNumber
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
@@ -47,8 +47,14 @@ if TYPE_CHECKING:
 NONE = ConstantValue(None)
 
 
+def at_most(vm: Machine, name: str, most: int, given: int) -> None:
+    """Raises what builtins say that are given more arguments than they take."""
+    if given > most:
+        vm.throw(TypeError, f"{name} expected at most {most} argument{'s' * (most != 1)}, got {given}")
+
+
 @handles(len)
-def len_(vm: Interpreter, value: Value, *default: Value) -> Value:
+def len_(vm: Interpreter, value: Value) -> Value:
     result = value.special(vm, "__len__", [])
     if result is None:
         return vm.throw(TypeError, f"object of type {value.python_type().__name__!r} has no len()")
@@ -64,6 +70,7 @@ def attribute_name(vm: Interpreter, name: Value) -> str:
 
 @handles(getattr)
 def getattr_(vm: Interpreter, owner: Value, name: Value, *default: Value) -> Value:
+    at_most(vm, "getattr", 3, 2 + len(default))
     wanted = attribute_name(vm, name)
     if not default:
         return vm.getattr(owner, wanted)
@@ -180,8 +187,11 @@ def callable_(vm: Interpreter, value: Value) -> Value:
 
 @handles(iter)
 def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
+    at_most(vm, "iter", 2, 1 + len(sentinel))
     if not sentinel:
         return vm.iterate(value)
+    if not is_callable(vm, value):
+        vm.throw(TypeError, "iter(v, w): v must be callable")
 
     ended = list[Value]()
 
@@ -195,6 +205,7 @@ def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
 
 @handles(next)
 def next_(vm: Interpreter, iterator: Value, *default: Value) -> Value:
+    at_most(vm, "next", 2, 1 + len(default))
     if default:
         item = vm.next(iterator)
         return default[0] if item is STOP else item
@@ -252,7 +263,7 @@ def _extreme(op: str) -> Callable[..., Value]:
                 return default
             what = "arg is an empty sequence" if sys.version_info < (3, 12) else "iterable argument is empty"
             vm.throw(ValueError, f"{'min' if op == '<' else 'max'}() {what}")
-        if isinstance(key, ConstantValue):
+        if key is not None and is_none(key):
             key = None
         best_key = vm.call(key, [best], {}) if key else best
         for item in items:
@@ -375,6 +386,7 @@ class ComparedValue(Value):
 
 @handles(vars)
 def vars_(vm: Interpreter, *value: Value) -> Value:
+    at_most(vm, "vars", 1, len(value))
     if not value:
         return locals_(vm)
     found = vm.attempt(lambda: vm.getattr(value[0], "__dict__"), AttributeError)
@@ -430,6 +442,7 @@ def locals_(vm: Interpreter) -> Value:
 
 @handles(functools.reduce)
 def reduce(vm: Interpreter, fn: Value, items: Value, *initial: Value) -> Value:
+    at_most(vm, "reduce", 3, 2 + len(initial))
     values = itertools.chain(initial, each(vm, vm.iterate(items)))
     total = next(values, None)
     if total is None:

@@ -58,6 +58,8 @@ def chain_from_iterable(vm: Machine, *args: Value) -> Value:
 @handles(itertools.islice)
 def islice(vm: Machine, items: Value, *limits: Value) -> Value:
     """Items up to ``stop`` are taken also where the step leaves the last ones out."""
+    if len(limits) > 3:
+        vm.throw(TypeError, f"islice expected at most 4 arguments, got {1 + len(limits)}")
     try:
         where = [v.constant() for v in limits]
     except NotConstant:

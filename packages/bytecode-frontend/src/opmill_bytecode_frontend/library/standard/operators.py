@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opmill_guards.source import Pinned
 
-from ...values.base import COMPARISONS, Value, content
+from ...values.base import COMPARISONS, Value, class_has, content, is_iterable
 from ...values.constant import ConstantValue
 from ...values.functions import Closure
 from ...values.objects import each
@@ -110,6 +110,8 @@ def is_not(vm: Interpreter, left: Value, right: Value) -> Value:
 
 @handles(operator.concat)
 def concat(vm: Interpreter, left: Value, right: Value) -> Value:
+    if not class_has(vm, left, "__getitem__"):
+        vm.throw(TypeError, f"{left.python_type().__name__!r} object can't be concatenated")
     return vm.binary("+", left, right)
 
 
@@ -125,13 +127,21 @@ def delitem(vm: Interpreter, owner: Value, key: Value) -> Value:
     return NONE
 
 
+def refuse_search(vm: Interpreter, items: Value) -> None:
+    """Raises what is said of a search in what has no items."""
+    if not is_iterable(vm, items):
+        vm.throw(TypeError, f"argument of type {items.python_type().__name__!r} is not iterable")
+
+
 @handles(operator.countOf)
 def count_of(vm: Interpreter, items: Value, value: Value) -> Value:
+    refuse_search(vm, items)
     return ConstantValue(sum(vm.equal(item, value) for item in vm.unpack(items)))
 
 
 @handles(operator.indexOf)
 def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
+    refuse_search(vm, items)
     for i, item in enumerate(each(vm, items)):
         if vm.equal(item, value):
             return ConstantValue(i)
