@@ -246,6 +246,7 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/changelog_gate.py")
     session.run("python", "tools/error_codes.py", "--check")
     session.run("python", "tools/dead_code.py")
+    session.run("python", "tools/tests_beside.py")
 
 
 @nox.session

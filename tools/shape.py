@@ -1,5 +1,5 @@
 """Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers,
-decoders made late, devices by name outside of their folders, types left unchecked,
+decoders made late, devices by name outside of their folders, types left unchecked, definitions that say nothing of themselves,
 packages that build their native parts in different ways.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
@@ -24,6 +24,8 @@ UNCHECKED = 60
 """Lines of all packages together that mypy is told to leave alone."""
 UNTYPED = {"opmill_bytecode_frontend": 300}
 """Lines that say ``Any``, imports aside, of packages whose values are mostly objects of programs."""
+UNDOCUMENTED = 600
+"""Public functions and classes of modules, in all packages together, without a docstring: mostly handlers of what their decorator names."""
 SAYS_ANY = re.compile(r"(?!\s*(?:from|import)\s).*\bAny\b")
 DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu")
 BY_TRAIT = ("opmill_graph_ir", "opmill_runtime_cache")
@@ -109,6 +111,15 @@ def untyped(everything: Iterable[Package]) -> Iterator[str]:
                 yield f"{name}: {count} lines with `Any`, {most} at most"
 
 
+def undocumented(modules: Iterable[Module]) -> Iterator[str]:
+    """Too many public definitions without a docstring: what it takes and gives, in which units, and what it raises."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [node for module in modules for node in module.tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+    count = sum(ast.get_docstring(node, clean=False) is None for node in found)
+    if count > UNDOCUMENTED:
+        yield f"{count} public definitions without a docstring, {UNDOCUMENTED} at most"
+
+
 def hooks(everything: Iterable[Package]) -> Iterator[str]:
     """A source distribution holds its own build hook, so each package with native code has one; they are one text."""
     found = [file for package in everything if (file := package.folder / "hatch_build.py").exists()]
@@ -185,8 +196,10 @@ def main() -> int:
     root = Path(sys.argv[1]).resolve() if sys.argv[1:] else ROOT
     everything = packages(root)
     complaints: list[str] = []
+    all_modules: list[Module] = []
     for package in everything.values():
         modules = modules_of(package)
+        all_modules += modules
         for module in modules:
             complaints += sizes(module)
             complaints += layering(module, package, everything)
@@ -197,6 +210,7 @@ def main() -> int:
     complaints += hooks(everything.values())
     complaints += unchecked(everything.values())
     complaints += untyped(everything.values())
+    complaints += undocumented(all_modules)
     for complaint in dict.fromkeys(complaints):
         print(complaint.replace(f"{root}/", ""))
     print(f"shape: {len(everything)} packages, {len(complaints)} complaints")

@@ -258,10 +258,12 @@ def _compile_for(
 
 
 def given(state: Compilation) -> Steps:
+    """The step ``graph``: what the compiler was called with."""
     return [("", state.module)]
 
 
 def find_key(state: Compilation) -> Steps:
+    """The step ``key``: the graph's name in the store, None where it is not kept there."""
     if state.options.cache and not state.options.override:
         state.key = graph_key(state.module, state.inputs, state.options, state.generators, state.store.portable)
     return [(f"key {state.key}", state.module)]
@@ -281,6 +283,7 @@ def load(state: Compilation) -> Steps:
 
 
 def keep(state: Compilation) -> Steps:
+    """The step ``store``: keeps the plans under the graph's name, and lets other processes go on."""
     if state.key is not None:
         _to_store(state, state.key)
         keep_loops(state.report, state.key, state.store)

@@ -89,6 +89,7 @@ def scheduled(
 
 
 def functional(state: Compilation) -> Steps:
+    """The step ``functionalize``: the aten graph of a module without gradients."""
     graph = functionalize(state.module, state.inputs)
     state.graphs, state.held, state.assumed = [graph], graph.held_tensors, assumptions_of(graph.sizes)
     state.offsets = graph.beginnings()
@@ -110,17 +111,20 @@ def frozen(state: Compilation) -> Steps:
 
 
 def joint(state: Compilation) -> Steps:
+    """The step ``joint``: forward and backward in one aten graph."""
     state.joint = capture_joint(state.module, state.inputs, state.options.repeats)
     return [("joint", state.joint.graph)]
 
 
 def laid_out(state: Compilation) -> Steps:
+    """The step ``layouts``."""
     assert state.joint is not None
     lay_out(state.joint.graph)
     return [("joint", state.joint.graph)]
 
 
 def padded(state: Compilation) -> Steps:
+    """The step ``padding``."""
     whole = [("joint", state.joint.graph)] if state.joint is not None else [("", state.graphs[0])]
     if state.options.numerics != "eager":
         for _, graph in whole:
@@ -129,6 +133,7 @@ def padded(state: Compilation) -> Steps:
 
 
 def in_parts(state: Compilation) -> Steps:
+    """The step ``log softmax``."""
     assert state.joint is not None
     if state.options.numerics != "eager":
         in_steps(state.joint.graph)
@@ -142,6 +147,7 @@ def selections(state: Compilation) -> Steps:
 
 
 def widened(state: Compilation) -> Steps:
+    """The step ``wide products``."""
     assert state.joint is not None
     if state.options.numerics != "eager":
         widen_products(state.joint.graph)
@@ -149,6 +155,7 @@ def widened(state: Compilation) -> Steps:
 
 
 def partitioned(state: Compilation) -> Steps:
+    """The step ``partition``: the graphs of the forward and of the backward."""
     assert state.joint is not None
     state.halves = partition(state.joint, exact=state.options.numerics == "eager")
     state.graphs = state.halves.graphs
@@ -199,6 +206,7 @@ def _settings(state: Compilation) -> GeneratorOptions:
 
 
 def chosen_products(state: Compilation) -> Steps:
+    """The step ``products``: what the clock says of each product on a GPU."""
     undecided = [draft for draft in state.waiting() if draft.products is None]
     clock = clock_of(state.generators, _settings(state), state.store) if undecided else None
     for draft in undecided:
@@ -220,6 +228,7 @@ def _as_loops(draft: Draft, options: GraphOptions, products: Mapping[str, bool])
 
 
 def cut_repeats(state: Compilation) -> Steps:
+    """The step ``repeats``: each graph without the blocks that are like others, as far as that has not failed before."""
     made = []
     for draft in state.waiting():
         if draft.cuts is None:
@@ -240,6 +249,7 @@ def _shortened(draft: Draft) -> AtenGraph:
 
 
 def lowered(state: Compilation) -> Steps:
+    """The step ``lower``: a program of loops of each graph that is not scheduled yet."""
     exact, made = state.options.numerics == "eager", []
     for draft in state.waiting():
         graph = with_attention_by_kernels(_shortened(draft), draft.calls, exact=exact)
@@ -261,10 +271,12 @@ def extended(state: Compilation) -> Steps:
 
 
 def overlap(state: Compilation) -> Steps:
+    """The step ``overlap``."""
     return _changed(state, overlapped)
 
 
 def read_ahead(state: Compilation) -> Steps:
+    """The step ``early``."""
     return _changed(state, read_early)
 
 
@@ -278,6 +290,7 @@ def _changed(state: Compilation, change: Callable[[Schedule], Schedule]) -> Step
 
 
 def is_scheduled(state: Compilation) -> bool:
+    """Whether each draft has the schedule of its whole graph."""
     return not state.waiting()
 
 
@@ -301,6 +314,7 @@ def generated(state: Compilation) -> Steps:
 
 
 def is_built(state: Compilation) -> bool:
+    """Whether no draft waits for kernels."""
     return not any(draft.open for draft in state.drafts)
 
 
@@ -352,6 +366,7 @@ def _warn_operators(problem: str) -> None:
 
 
 def planned(state: Compilation) -> Steps:
+    """The step ``plan``: the plans, with memory that they share."""
     memories = state.placing.memories([draft.program for draft in state.drafts])
     for draft, memory in zip(state.drafts, memories, strict=True):
         assert draft.program is not None

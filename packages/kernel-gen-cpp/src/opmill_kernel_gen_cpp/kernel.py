@@ -113,6 +113,7 @@ def _with_scratch(given: int, scratch: tuple[Buffer, ...]) -> list[str]:
 
 
 def nest_checks(nest: Nest) -> bool:
+    """Whether a nest checks anything."""
     return any(p.checks for p in nest.phases)
 
 

@@ -565,4 +565,5 @@ class NestWriter:
 
 
 def write_nest(kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> Written:
+    """The function of one nest. ``first_check``: the number of its first check in the kernel."""
     return NestWriter(kernel, nest, name, first_check, needs, target).write()

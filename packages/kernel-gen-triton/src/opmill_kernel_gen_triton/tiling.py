@@ -96,6 +96,7 @@ def even(n: int) -> int:
 
 
 def power_below(n: int) -> int:
+    """The largest power of two that is at most ``n``, and at least one."""
     return 1 << (max(n, 1).bit_length() - 1)
 
 

@@ -16,6 +16,7 @@ from .emit.types import is_wide
 
 
 def loads(phase: Phase) -> list[Load]:
+    """Every distinct load of a phase."""
     return [e for e in expressions(phase) if type(e) is Load]
 
 
@@ -25,6 +26,7 @@ def accesses(phase: Phase) -> list[Index]:
 
 
 def read(nest: Nest) -> frozenset[str]:
+    """Buffers that a nest loads from."""
     return frozenset(e.buffer for p in nest.phases for e in loads(p))
 
 

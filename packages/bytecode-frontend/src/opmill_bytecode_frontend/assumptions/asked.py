@@ -51,6 +51,7 @@ class Expected:
 
 
 def new_source(asked: list[Asked]) -> Local:
+    """The source of what the next call gives that is made before the graph."""
     return Local(f"{PREFIX}{len(asked)}")
 
 

@@ -90,6 +90,7 @@ def runs_code(value: object) -> bool:
 
 
 def worth_capturing(fn: object) -> bool:
+    """Whether a function that broken code calls is captured by itself: it is the program's, and nobody turned that off."""
     module = known_as(fn)[0] if isinstance(fn, types.FunctionType) else getattr(fn, "__module__", None) or ""
     return not is_disabled(fn) and is_users(module)
 

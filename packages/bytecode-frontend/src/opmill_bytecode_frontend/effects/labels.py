@@ -70,6 +70,7 @@ def enter_region(region: AbstractContextManager[object]) -> None:
 
 
 def leave_region(region: AbstractContextManager[object]) -> None:
+    """Ends a region of the profiler."""
     region.__exit__(None, None, None)
 
 
@@ -78,6 +79,7 @@ def enter_range(name: str) -> None:
 
 
 def leave_range() -> None:
+    """Ends the innermost range of NVTX."""
     torch.cuda.nvtx.range_pop()
 
 

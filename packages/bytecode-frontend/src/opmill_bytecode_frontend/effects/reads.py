@@ -29,6 +29,7 @@ Reads = list[tuple[object, Any, str]]
 
 
 def note_attribute(reads: Reads, owner: Value, name: str, found: Value) -> None:
+    """A backward that is recorded reads an attribute."""
     if isinstance(owner, ObjectValue):
         if not is_lasting(owner) and not isinstance(found, SETTLED):
             reads.append((None, owner, name))
@@ -51,11 +52,13 @@ def home(owner: Value) -> str:
 
 
 def note_global(reads: Reads, namespace: dict[str, object], name: str, found: Value) -> None:
+    """It reads a global variable of the program's."""
     if not exempt(str(namespace.get("__name__", ""))):
         note(reads, pending.global_name, namespace, name, found)
 
 
 def note_cell(reads: Reads, owner: CellValue, name: str, found: Value) -> None:
+    """It reads a variable of a function around it."""
     note(reads, pending.cell, owner, name, found)
 
 

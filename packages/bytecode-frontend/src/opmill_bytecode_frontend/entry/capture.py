@@ -171,6 +171,7 @@ REMEDIES: dict[type, str] = {
 
 
 def remedy(guard: object) -> str:
+    """What to do about a guard that fails again and again."""
     kind, held = type(guard), getattr(guard, "object", MISSING)
     if isinstance(held, (set, frozenset)) or kind is Predicate:  # known by identity, and by contents
         kind = Predicate

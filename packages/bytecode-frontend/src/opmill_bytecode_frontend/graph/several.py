@@ -10,6 +10,7 @@ SEVERAL = _autograd.CreationMeta.MULTI_OUTPUT_NODE
 
 
 def is_one_of_several(fake: torch.Tensor) -> bool:
+    """Whether autograd knows the tensor as one of several views, to which it refuses writes."""
     return fake.requires_grad and not fake.is_inference() and fake._is_view() and _autograd._get_creation_meta(fake) == SEVERAL
 
 

@@ -58,6 +58,7 @@ def count(pairs: Iterable[tuple[torch.Tensor, int]], before: Sequence[int]) -> N
 
 
 def versions(*tensors: torch.Tensor) -> list[int]:
+    """Version counters of tensors; those of inference mode have none, and give a number that no other has."""
     return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
 
 

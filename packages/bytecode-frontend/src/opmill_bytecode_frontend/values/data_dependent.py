@@ -81,6 +81,8 @@ class Late(Value):
 
 
 class LateTruth(Late):
+    """A truth that only data tell."""
+
     cls = bool
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:

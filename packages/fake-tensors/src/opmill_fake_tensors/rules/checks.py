@@ -33,6 +33,8 @@ NAMES = {
 
 
 def check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The decorated function is the check of these operators (names without ``aten::``)."""
+
     def add(fn: Callable[..., None]) -> Callable[..., None]:
         CHECKS.update({f"aten::{n}": fn for n in names.split()})
         return fn
@@ -41,6 +43,7 @@ def check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def shown(sizes: Sequence[Any]) -> str:
+    """Sizes as kernels write them: ``[2, 3]``."""
     return f"[{', '.join(map(str, sizes))}]"
 
 
@@ -111,6 +114,7 @@ def _bucketize(x: Any, boundaries: Tensor, **_: Any) -> None:
 
 
 def equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two lists of sizes are the same; demanded of those that only data tell."""
     return len(a) == len(b) and all(n is m or demanded(n == m) for n, m in zip(a, b, strict=True))
 
 

@@ -20,6 +20,8 @@ Monomial = tuple["Atom", ...]
 
 @dataclass(frozen=True)
 class FloorDiv:
+    """A quotient, rounded down, that is no sum of simpler terms."""
+
     numerator: Index
     denominator: Index
 
@@ -29,6 +31,8 @@ class FloorDiv:
 
 @dataclass(frozen=True)
 class Mod:
+    """What is left of a division that rounds down: it has the sign of the denominator."""
+
     numerator: Index
     denominator: Index
 

@@ -80,6 +80,7 @@ def contiguous(meta: Meta) -> Meta:
 
 
 def outputs_of(graph: AtenGraph) -> list[Meta]:
+    """What the tensors look like that a body returns."""
     return [graph.metas[o.value] for o in graph.outputs if isinstance(o, OutputTensor)]
 
 

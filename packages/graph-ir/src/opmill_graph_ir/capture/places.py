@@ -24,6 +24,7 @@ def gradient_of(origin: str) -> str:
 
 
 def is_gradient(origin: str) -> bool:
+    """Whether an origin is that of a gradient."""
     return origin == BACKWARD or origin.startswith(f"{BACKWARD} of ")
 
 

@@ -28,6 +28,7 @@ class Deferred:
 
 
 def deferred(schedule: Schedule) -> Deferred:
+    """Which steps wait until an exchange has company, and in which order all run then."""
     needs, steps = dependences(schedule), schedule.steps
     order, started = list(range(len(steps))), dict[int, set[int]]()
     for start, waits in needs.waits.items():

@@ -26,6 +26,7 @@ class Dependences:
 
 
 def is_wait(step: Step) -> bool:
+    """Whether the step waits for an exchange."""
     return type(step) is ExternStep and step.node.op == WAIT
 
 

@@ -53,10 +53,12 @@ def op(name: str, *args: Expr, dtype: str | None = None) -> Op:
 
 
 def cast(value: Expr, dtype: str) -> Expr:
+    """The value as an element of ``dtype``; itself where it is one."""
     return value if value.dtype == dtype else Op("cast", (value,), dtype)
 
 
 def axes(**extents: int | str) -> tuple[Axis, ...]:
+    """Axes by name with their extents."""
     return tuple(Axis(n, index(e)) for n, e in extents.items())
 
 
@@ -77,6 +79,7 @@ def row_major(domain: Sequence[Axis]) -> Index:
 
 
 def numel(domain: Sequence[Axis]) -> Index:
+    """Points of a domain."""
     return math.prod((a.extent for a in domain), start=index(1))
 
 

@@ -75,10 +75,12 @@ def _attention(found: Attention) -> Iterator[str]:
 
 
 def show_index(i: Index) -> str:
+    """An index expression as text, which ``parse_index`` reads."""
     return str(i)
 
 
 def show_expr(e: Expr) -> str:
+    """An expression as text."""
     return _SHOW[type(e)](e)
 
 

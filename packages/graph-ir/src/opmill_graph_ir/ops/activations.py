@@ -115,6 +115,7 @@ def _prelu(x: Expr, w: Expr) -> Expr:
 
 
 def log_sigmoid(x: Expr) -> Expr:
+    """``log(1 / (1 + exp(-x)))`` without overflow: ``min(x, 0) - log1p(exp(-abs(x)))``."""
     return op("sub", op("min", x, _c(x, 0)), op("log1p", op("exp", op("neg", op("abs", x)))))
 
 

@@ -56,6 +56,7 @@ def positions(axes: Sequence[Axis]) -> Indices:
 
 
 def named_axes(prefix: str, sizes: Sequence[Size]) -> tuple[Axis, ...]:
+    """An axis for each size, called ``prefix`` and its position."""
     return tuple(Axis(f"{prefix}{k}", index(n)) for k, n in enumerate(sizes))
 
 

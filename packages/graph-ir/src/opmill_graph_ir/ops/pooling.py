@@ -23,6 +23,7 @@ _LARGE = 1 << 14
 
 
 def many(value: Any, n: int) -> tuple[int, ...]:
+    """An argument of one number for all ``n`` dimensions, or of one for each, as one for each."""
     return tuple(value) * (n // len(value))
 
 

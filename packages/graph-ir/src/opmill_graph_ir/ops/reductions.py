@@ -24,6 +24,7 @@ _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
 def dims_of(x: View, dim: Any) -> list[int]:
+    """The dimensions that a reduction's argument ``dim`` names, counted from the front; all for None and for an empty list."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return list(range(len(x.sizes)))
     return sorted({d % max(len(x.sizes), 1) for d in (dim if isinstance(dim, (list, tuple)) else [dim])} if x.sizes else ())

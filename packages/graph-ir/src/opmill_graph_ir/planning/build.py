@@ -49,6 +49,7 @@ from .size import size
 
 
 def spec(info: BufferInfo) -> TensorSpec:
+    """A buffer as a plan describes tensors."""
     return TensorSpec(info.dtype, tuple(map(size, info.sizes)), tuple(map(size, info.strides)), info.device)
 
 

@@ -357,12 +357,14 @@ def buffer_args(value: object) -> Iterator[BufferArg]:
 
 
 def reads_of(statement: Statement) -> set[str]:
+    """Buffers that the statement reads; those that an operator writes in place are among them."""
     if isinstance(statement, Loop):
         return statement.read_buffers()
     return {a.buffer for a in buffer_args((*statement.args, *statement.kwargs.values()))} | set(statement.mutates)
 
 
 def writes_of(statement: Statement) -> set[str]:
+    """Buffers that the statement writes."""
     if isinstance(statement, Loop):
         return statement.written()
     return {r for r in statement.results if r is not None} | set(statement.mutates)

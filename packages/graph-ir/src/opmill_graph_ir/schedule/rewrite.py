@@ -98,6 +98,7 @@ def walk(*roots: Expr | Read) -> Iterator[Expr | Read]:
 
 
 def reads(*roots: Expr | Read) -> list[Read]:
+    """Every distinct read in the expressions."""
     return [e for e in walk(*roots) if type(e) is Read]
 
 

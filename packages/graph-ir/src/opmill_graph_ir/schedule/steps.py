@@ -65,6 +65,8 @@ class KernelStep:
 @final
 @dataclass(frozen=True)
 class ExternStep:
+    """An operator of torch's, called as it is."""
+
     node: Extern
 
     def reads(self) -> set[str]:
@@ -117,46 +119,54 @@ def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
 
 
 def statements(work: Scheduling) -> Program:
+    """The step ``statements``: the program that the passes change."""
     work.program = program_of(work.lowered)
     return work.program
 
 
 def dce(work: Scheduling) -> Program:
+    """The steps ``dce`` and ``dce again``."""
     remove_dead(work.program)
     return work.program
 
 
 def cse(work: Scheduling) -> Program:
+    """The step ``cse``."""
     if work.fusion:
         remove_common(work.program)
     return work.program
 
 
 def updated(work: Scheduling) -> Program:
+    """The step ``update in place``."""
     if work.fusion:
         update_in_place(work.program)
     return work.program
 
 
 def in_parts(work: Scheduling) -> Program:
+    """The step ``parts``."""
     if work.fusion:
         write_parts(work.program)
     return work.program
 
 
 def inlined(work: Scheduling) -> Program:
+    """The step ``inline``."""
     if work.fusion:
         inline(work.program)
     return work.program
 
 
 def summed(work: Scheduling) -> Program:
+    """The step ``vectors``."""
     if work.fusion:
         sum_where_multiplied(work.program)
     return work.program
 
 
 def turned(work: Scheduling) -> Program:
+    """The step ``turn scans``."""
     if work.fusion:
         turn_scans(work.program)
     return work.program
@@ -183,6 +193,7 @@ def _alone(program: Program) -> list[Group]:
 
 
 def emitted(work: Scheduling) -> Schedule:
+    """The step ``emit``: the schedule."""
     steps = _steps(work.groups, work.program, work.fusion)
     work.schedule = Schedule(work.lowered.outside(), _from_anywhere(steps) if work.fusion else steps, work.program.buffers)
     return work.schedule

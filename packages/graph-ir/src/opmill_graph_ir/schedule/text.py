@@ -176,6 +176,7 @@ def _arg(value: object) -> str:
 
 
 def show_output(out: TensorOutput | Index | None) -> str:
+    """What leaves a program, as text."""
     if not isinstance(out, TensorOutput):
         return "None" if out is None else f"size({show_index(out)})"
     shown = _arg(BufferArg(out.buffer, out.sizes, out.strides, out.offset))

@@ -62,6 +62,7 @@ def _next_version(program: Program, number: int) -> _Update | None:
 
 
 def alike(a: BufferInfo, b: BufferInfo) -> bool:
+    """Whether two buffers have the same type and layout on one device."""
     return (a.dtype, a.sizes, a.strides, a.device) == (b.dtype, b.sizes, b.strides, b.device)
 
 
@@ -119,6 +120,7 @@ def _merge(program: Program, update: _Update) -> None:
 
 
 def renamed(statement: Statement, old: str, new: str) -> Statement:
+    """The statement with buffer ``new`` wherever it has ``old``."""
     if isinstance(statement, Extern):
         return _extern(statement, old, new)
     moved = Rewriter(rule=lambda read: replace(read, buffer=new) if read.buffer == old else None)

@@ -187,6 +187,7 @@ class _Opened(torch.autograd.Function):
 
 
 def carriers(looks: Looks, device: torch.device) -> list[torch.Tensor]:
+    """Tensors without memory of their own that have the sizes and types that a wrapper's parts have."""
     return [
         torch.empty((), dtype=dtype, device=device).expand(tuple(sizes)) for sizes, dtype in zip(looks.sizes, looks.dtypes, strict=True)
     ]

@@ -52,6 +52,7 @@ def class_name(cls: type) -> list[str]:
 
 
 def find_class(name: Sequence[str]) -> type:
+    """The class of a module's and a qualified name. Raises Unnamed where an imported module has none of that name."""
     module, qualname = name
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
@@ -102,6 +103,7 @@ def about_mesh(mesh: Any) -> list[Any]:
 
 
 def is_mesh(value: Any) -> bool:
+    """Whether a value is a mesh of devices."""
     module = sys.modules.get("torch.distributed.device_mesh")
     cls = getattr(module, "DeviceMesh", None)
     return cls is not None and type(value) is cls

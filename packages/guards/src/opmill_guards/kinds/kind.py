@@ -46,10 +46,12 @@ class Builder(Protocol):
 
 
 def one_source(guard: Any) -> tuple[Source, ...]:
+    """The sources of a guard that has one."""
     return (guard.source,)
 
 
 def unchanged(guard: Any) -> Any:
+    """The guard itself: what kinds say that have nothing to shorten."""
     return guard
 
 

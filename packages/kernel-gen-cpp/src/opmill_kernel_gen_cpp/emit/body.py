@@ -383,6 +383,7 @@ def float_text(value: float) -> str:
 
 
 def half_bits(value: float, dtype: str) -> str:
+    """The bits of a float of 16 bits, as a number of C++."""
     bits = torch.tensor(value, dtype=torch.float64).to(getattr(torch, dtype)).view(torch.int16).item()
     return f"0x{int(bits) & 0xFFFF:04x}"
 

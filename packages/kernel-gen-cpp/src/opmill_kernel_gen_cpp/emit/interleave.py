@@ -55,6 +55,7 @@ def _full(stores: list[Store], step: int) -> list[tuple[Store, ...]]:
 
 
 def store_together(body: Body, stores: tuple[Store, ...]) -> None:
+    """Writes the vectors of stores to neighbouring places, lane by lane, at once."""
     assert body.lanes is not None
     vectors, dtype = body.lanes.vectors, stores[0].value.dtype
     texts = [convert.to_memory(body.needs, body.wide(s.value), dtype, vectors) for s in stores]

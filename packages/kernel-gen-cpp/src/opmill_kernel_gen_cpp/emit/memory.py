@@ -8,6 +8,7 @@ from .types import C_OF_SHORT, vector
 
 
 def load(needs: Needs, short: str, lanes: int) -> str:
+    """The name of a function that loads a vector from anywhere."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     return needs.add(f"load_{v}", f"static inline {v} load_{v}(const {c}* p) {{ return *(const {v}u*)p; }}")
 
@@ -55,6 +56,7 @@ def load_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
 
 
 def store(needs: Needs, short: str, lanes: int) -> str:
+    """The name of a function that stores a vector anywhere."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     return needs.add(f"store_{v}", f"static inline void store_{v}({c}* p, {v} x) {{ *({v}u*)p = x; }}")
 
@@ -137,6 +139,7 @@ def square(needs: Needs, short: str, lanes: int) -> str:
 
 
 def strided_part(needs: Needs, short: str, lanes: int) -> str:
+    """The name of a function that loads the first lanes of a vector, a step apart from each other; the others are zero."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     return needs.add(
         f"strided_part_{v}",
@@ -153,6 +156,7 @@ def store_strided(needs: Needs, short: str, lanes: int) -> str:
 
 
 def iota(needs: Needs, short: str, lanes: int) -> str:
+    """The name of the vector 0, 1, 2, ..."""
     v = needs.vector(short, lanes)
     return needs.add(f"iota_{v}", f"static const {v} iota_{v} = {{{', '.join(map(str, range(lanes)))}}};")
 
@@ -191,6 +195,7 @@ def any_lane(needs: Needs, short: str, lanes: int, target: Target) -> str:
 
 
 def all_lanes(needs: Needs, short: str, lanes: int, target: Target) -> str:
+    """The name of a function: whether all lanes of a mask are set."""
     v = needs.vector(short, lanes)
     signs = _signs(needs, short, lanes, target)
     text = f"{signs} == {(1 << lanes) - 1}" if signs else f"({' & '.join(f'm[{k}]' for k in range(lanes))}) != 0"

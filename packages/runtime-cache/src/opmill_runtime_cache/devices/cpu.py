@@ -79,6 +79,8 @@ def _open(ref: KernelRef, store: Store) -> ctypes.CDLL:
 
 
 class Processor(Device):
+    """The processor, whose memory is the host's."""
+
     type = HOST
     number = 0
     traits = Traits(host=True, processor=True)

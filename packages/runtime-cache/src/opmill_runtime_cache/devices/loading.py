@@ -12,10 +12,12 @@ from ..store import Store
 
 
 def missing(ref: KernelRef, store: Store) -> KernelMissing:
+    """The error of a kernel that is not in the store."""
     return KernelMissing("RC031", what=f"kernel {ref.artifact_kind}/{ref.key} is not in the store", where=repr(store), hint="compile again")
 
 
 def unloadable(ref: KernelRef, why: str) -> BindError:
+    """The error of a kernel that is there and cannot be loaded."""
     return BindError("RC032", what=f"kernel {ref.artifact_kind}/{ref.key} cannot be loaded", why=why, hint="compile again")
 
 

@@ -93,11 +93,15 @@ class StepRow(Row):
 
 
 class EvaluateStep(StepRow):
+    """Computes a size expression."""
+
     KIND = StepKind.evaluate
     value: int
 
 
 class DefineStep(StepRow):
+    """Gives a size symbol a value that follows from others."""
+
     KIND = StepKind.define
     slot: int
 
@@ -143,28 +147,38 @@ class LaunchCudaStep(StepRow):
 
 
 class CallStep(StepRow):
+    """Calls an operator: ``call`` numbers the program's calls."""
+
     KIND = StepKind.call
     call: int
 
 
 class FreeStep(StepRow):
+    """Drops tensors."""
+
     KIND = StepKind.free
     slots: tuple[int, ...]
 
 
 class CheckStep(StepRow):
+    """Raises unless a size expression is true."""
+
     KIND = StepKind.check
     value: int
     failures: tuple[tuple[Any, str], ...]
 
 
 class ItemStep(StepRow):
+    """Reads a number from a tensor."""
+
     KIND = StepKind.item
     value: int
     slot: int
 
 
 class SizeStep(StepRow):
+    """Reads a size of a tensor."""
+
     KIND = StepKind.size_of
     value: int
     slot: int
@@ -172,6 +186,8 @@ class SizeStep(StepRow):
 
 
 class CudaArgRow(Row):
+    """An argument of a GPU kernel, as ``plan.launch.Arg``."""
+
     kind: int
     index: int
     value: int
@@ -193,6 +209,8 @@ class CudaFormRow(Row):
 
 
 class CudaLaunchRow(Row):
+    """One launch of a GPU kernel, as ``plan.launch.Step``; ``grid``: size expressions by number."""
+
     NESTED = ("args", "forms")
     grid: tuple[int, ...]
     args: tuple[CudaArgRow, ...]
@@ -246,6 +264,8 @@ class CallRow(Row):
 
 
 class OutputRow(Row):
+    """What leaves the plan: a slot, a size, or None."""
+
     kind: int
     number: int
 

@@ -39,6 +39,7 @@ def named(kind: str, name: str) -> Any:
 
 
 def dtype_of(name: str) -> torch.dtype:
+    """Torch's element type of that name. Raises BindError (RC035)."""
     found: torch.dtype = named("dtype", name)
     return found
 

@@ -332,6 +332,7 @@ def check_input(item: TensorInput, tensor: torch.Tensor, values: dict[str, int])
 
 
 def mismatch(item: TensorInput, found: str) -> str:
+    """What is said of an input that is not as the plan takes it."""
     return f"{'held tensor' if item.held else 'input'} {item.name or item.slot!r} is {found}"
 
 

@@ -117,6 +117,8 @@ class Expr(_Data, frozen=True, tag="expr"):
 
 @final
 class ListArg(_Data, frozen=True, tag="list"):
+    """A list of arguments."""
+
     items: tuple[Arg, ...]
 
 
@@ -138,6 +140,8 @@ class Named(_Data, frozen=True, tag="named"):
 
 @final
 class ComplexArg(_Data, frozen=True, tag="complex"):
+    """A complex number."""
+
     real: float
     imag: float
 
@@ -271,7 +275,7 @@ class SizeOutput(_Data, frozen=True, tag="size"):
 
 @final
 class NoneOutput(_Data, frozen=True, tag="none"):
-    pass
+    """An output that is None."""
 
 
 Output = Union[SlotOutput, SizeOutput, NoneOutput]

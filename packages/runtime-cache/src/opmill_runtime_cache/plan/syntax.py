@@ -18,6 +18,7 @@ def part(node: ast.AST, kind: type[Kind]) -> Kind:
 
 
 def expression(text: str) -> ast.expr:
+    """The one expression in a text. Raises SyntaxError."""
     return ast.parse(text, mode="eval").body
 
 
@@ -37,6 +38,7 @@ def elements(node: ast.AST) -> list[ast.expr]:
 
 
 def name_of(node: ast.AST) -> str:
+    """The name that a node is. Raises SyntaxError for another kind of node."""
     return part(node, ast.Name).id
 
 
@@ -46,6 +48,7 @@ def notes(text: str) -> dict[str, Any]:
 
 
 def noted(keywords: Sequence[ast.keyword]) -> dict[str, Any]:
+    """Constants that keywords give, by name. Raises ValueError for what is no constant."""
     return {keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords if keyword.arg is not None}
 
 
