@@ -173,7 +173,7 @@ _COMBINE = {"add": _combined("sum"), "mul": _combined("prod"), "max": _combined(
 def _reduce(reduction: Reduction, grid: _Grid, outer: int) -> dict[str, torch.Tensor]:
     dtype = torch_dtype(reduction.dtype, grid.wide)
     rows = _value(reduction.value, grid).expand(grid.shape).to(dtype)
-    rows = rows.reshape([*grid.shape[:outer], -1])
+    rows = rows.reshape([*grid.shape[:outer], math.prod(grid.shape[outer:])])
     return dict(zip(reduction.names, REDUCERS[reduction.op](rows, dtype), strict=True))
 
 

@@ -1,0 +1,73 @@
+"""Groups of loops as nests: what shares a phase, what is computed again, and what is kept."""
+
+import pytest
+
+from opmill_graph_ir.loops.text import show
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.schedule.emit import outside_reads
+from opmill_graph_ir.schedule.fuse import fuse
+from opmill_graph_ir.schedule.steps import KernelStep, schedule
+from opmill_graph_ir.schedule.text import parse_lowered, parse_program
+
+HEAD = "input x: float32[64, 32]\ntemporary m: float32[64] free\ntemporary s: float32[64] free\ntemporary e: float32[64, 32] free\ntemporary y: float32[64, 32]\n"
+SOFTMAX = (
+    HEAD
+    + """takes x
+reduce a<64 over b<32
+  max r: float32 = x[a, b]
+  set m[a] = r
+pointwise a<64 b<32
+  set e[a, b] = {}
+reduce a<64 over b<32
+  sum r: float32 = e[a, b]
+  set s[a] = r
+pointwise a<64 b<32
+  set y[a, b] = div(e[a, b], s[a])
+return y"""
+)
+
+
+def kernels(text):
+    return [show(step.kernel) for step in schedule(parse_lowered(text)).steps if isinstance(step, KernelStep)]
+
+
+def test_a_softmax_is_one_kernel_that_keeps_what_is_dear_and_stores_no_other():
+    [text] = kernels(SOFTMAX.format("exp(sub(x[a, b], m[a]))"))
+    assert text.count("nest") == 1 and text.count("exp(") == 1 and text.count("  out ") == 2
+
+
+def test_cheap_values_are_computed_again_where_a_later_phase_reads_them():
+    [text] = kernels(SOFTMAX.format("sub(x[a, b], m[a])"))
+    assert text.count("sub(") == 2 and text.count("  out ") == 1
+
+
+def test_checks_come_before_what_they_protect():
+    text = """input i: int64[8]
+input x: float32[8]
+temporary y: float32[8]
+takes i, x
+pointwise a<8
+  let v = i[a]
+  check lt(v, int64(8)), 'IndexError', 'no'
+  set y[a] = exp(x[a])
+return y"""
+    [shown] = kernels(text)
+    lines = [line.strip().split()[0] for line in shown.splitlines() if line.startswith("    ")]
+    assert lines.index("check") < lines.index("set")
+
+
+def test_what_others_read_is_told_by_group():
+    program = parse_program(
+        "input x: float32[8]\ntemporary a: float32[8]\ntemporary b: float32[8]\ntemporary c: float32[8]\n"
+        "loop i<8\n  set a[i] = exp(x[i])\ncall b = aten::sort (a)\nloop j<8\n  set c[j] = neg(b[j])\nreturn c"
+    )
+    groups = fuse(program)
+    written = {tuple(sorted(g.writes)): outside for g, outside in zip(groups, outside_reads(list(groups), program), strict=True)}
+    assert written == {("a",): {"a"}, ("b",): {"b"}, ("c",): {"c"}} and any(type(g.members[0]) is Extern for g in groups)
+
+
+@pytest.mark.parametrize("reverse", ["", "back."])
+def test_a_scan_is_a_phase_of_its_own(reverse):
+    text = f"input x: float32[4, 8]\ntemporary y: float32[4, 8]\ntakes x\ncumulate.1 a<4 b<8\n  scan.{reverse}sum r: float32 = exp(x[a, b])\n  set y[a, b] = neg(r)\nreturn y"
+    [shown] = kernels(text)
+    assert f"scan.{reverse}sum" in shown and "neg(v" in shown
