@@ -1,0 +1,98 @@
+"""``copy.copy`` and ``copy.deepcopy`` in captured code, against Python."""
+
+import collections
+import copy
+import types
+from dataclasses import dataclass, field
+
+import pytest
+from differing import attempt, differs, told
+
+
+@dataclass
+class Node:
+    value: int
+    items: list = field(default_factory=list)
+    other: object = None
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        self.a = a
+
+
+class Own:
+    def __init__(self, v):
+        self.v = v
+
+    def __copy__(self):
+        told("copy")
+        return Own(self.v + 1)
+
+    def __deepcopy__(self, memo):
+        told("deepcopy")
+        return Own(self.v + 2)
+
+
+class Kept(list):
+    pass
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def _shared():
+    inner = [1]
+    both = [inner, inner, (inner,)]
+    deep, flat = copy.deepcopy(both), copy.copy(both)
+    return deep[0] is deep[1], deep[2][0] is deep[0], deep[0] is inner, flat[0] is inner, flat is both
+
+
+def _cycle():
+    node = Node(1)
+    node.other = node
+    node.items.append(node)
+    deep = copy.deepcopy(node)
+    return deep.other is deep, deep.items[0] is deep, deep is node, copy.copy(node).other is node
+
+
+def _memo():
+    memo = {}
+    a = [1]
+    b = copy.deepcopy(a, memo)
+    return copy.deepcopy(a, memo) is b, b is a
+
+
+def _subclass():
+    a = Kept([1, [2]])
+    a.note = [3]
+    b, c = copy.copy(a), copy.deepcopy(a)
+    return type(b), b == a, b.note is a.note, type(c), c.note, c.note is a.note, c[1] is a[1]
+
+
+PROGRAMS = {
+    "shared parts": lambda x: _shared(),
+    "cycles": lambda x: _cycle(),
+    "memo": lambda x: _memo(),
+    "own methods": lambda x: (copy.copy(Own(1)).v, copy.deepcopy([Own(1)])[0].v),
+    "slots": lambda x: (copy.copy(Slotted(3)).a, attempt(lambda: copy.copy(Slotted(3)).b), copy.deepcopy(Slotted([1])).a),
+    "derived lists": lambda x: _subclass(),
+    "immutable": lambda x: [
+        copy.copy(v) is v and copy.deepcopy(v) is v for v in (1, "a", None, (1, 2), frozenset({1}), len, int, 1.5, ...)
+    ],
+    "tuples of what changes": lambda x: ((t := ([1],)), copy.copy(t) is t, copy.deepcopy(t) is t, copy.deepcopy(Pair([1], 2))),
+    "containers": lambda x: [
+        copy.deepcopy(v)
+        for v in ({"a": [1]}, {1, 2}, collections.deque([1], 3), collections.OrderedDict(a=1), collections.defaultdict(list, a=[1]))
+    ],
+    "namespaces": lambda x: (copy.copy(types.SimpleNamespace(a=1)), copy.deepcopy(types.SimpleNamespace(a=[1]))),
+    "dataclasses": lambda x: (copy.deepcopy(Node(1, [Node(2)])), copy.copy(Node(1)) == Node(1)),
+    "tensors": lambda x: [(d := copy.deepcopy([x, x]))[0] is d[1], d[0] is x, d[0] + 1, copy.copy(x) is x],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_copies_are_pythons(name):
+    differs(lambda x: (PROGRAMS[name](x), x + 1), whole=name not in ("memo", "tensors"))
