@@ -2,8 +2,8 @@
 
 ``python benchmarks/fuzz_objects.py [KIND...] [--seed 0] [--count 40] [--most 3]``
 
-Each program is called three times with one object; its graphs run as they are (``backend="eager"``). ``--count`` programs of each kind are
-drawn. A difference is printed with its seed, up to ``--most`` of a kind.
+Each program is called four times, with one object or with others, which may be changed between; its graphs run as they are
+(``backend="eager"``). ``--count`` programs of each kind are drawn. A difference is printed with its seed, up to ``--most`` of a kind.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from random_objects import KINDS, Program, outcome, program
 def difference(drawn: Program) -> str:
     """Empty where the compiled program does what the plain one does; programs that raise something plainly are not judged."""
     try:
-        want = outcome(drawn.function, drawn.make)
+        want = outcome(drawn)
     except Exception:
         return ""
     try:
-        got = outcome(opmill.compile(drawn.function, backend="eager"), drawn.make)
+        got = outcome(drawn, lambda function: opmill.compile(function, backend="eager"))
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
     for call, (mine, eager) in enumerate(zip(got, want, strict=True)):

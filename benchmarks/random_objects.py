@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import array
+import asyncio
+import bisect
 import collections
 import contextlib
 import contextvars
 import copy
 import dataclasses
 import datetime
+import decimal
 import enum
+import fractions
 import functools
+import gc
+import heapq
+import importlib.util
 import io
 import itertools
+import json
+import logging
+import math
 import operator
+import pickle
 import queue
 import random
 import re
+import statistics
+import string
+import struct
+import sys
+import textwrap
 import threading
 import tomllib
 import types
+import typing
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,11 +47,16 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["KINDS", "Program", "copy", "itertools", "operator", "outcome", "program", "queue", "re", "threading", "weakref"]
+NAMES = (
+    asyncio, bisect, copy, decimal, fractions, gc, heapq, itertools, json, logging, math, operator, pickle, queue, re, statistics, string,
+    struct, textwrap, threading, typing, warnings,
+)  # fmt: skip
+"""What programs name of these."""
 
 POINTS = torch.tensor([-1.0, 2.0])
 CONTEXT: contextvars.ContextVar[int] = contextvars.ContextVar("CONTEXT", default=0)
-RAISED = (AttributeError, LookupError, TypeError, ValueError, StopIteration, RuntimeError, NameError)
+RAISED = (Exception, GeneratorExit)
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +66,18 @@ class Kind:
     make: str
     changes: list[str]
     reads: list[str]
+    others: list[str] = dataclasses.field(default_factory=list)
+    """Texts of other objects that a later call may get."""
+    around: list[str] = dataclasses.field(default_factory=list)
+    """Heads of blocks that statements may stand in."""
 
 
-KINDS = {name: Kind(**row) for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()}
+KINDS = {
+    name: Kind(**row)
+    for file in sorted(Path(__file__).parent.glob("random_objects*.toml"))
+    for name, row in tomllib.loads(file.read_text()).items()
+}
+CALLS = 4
 
 
 # --- what the programs are about ---------------------------------------------------------------------------------------------------
@@ -198,9 +230,21 @@ def broken() -> None:
 
 @dataclasses.dataclass
 class Program:
+    """``names`` gives the names of a process that has just begun: classes, functions and globals as they were written, ``program``
+    (a function of an object and a tensor), ``make``, and ``between``, what is done before each call but the first."""
+
     source: str
-    function: Callable[..., Any]
-    make: Callable[[], Any]
+    names: Callable[[], dict[str, Any]]
+
+
+def fresh(source: str) -> dict[str, Any]:
+    spec = importlib.util.spec_from_file_location("random_objects_made", Path(__file__).with_name("random_objects_made.py"))
+    assert spec and spec.loader
+    made = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    names = {**globals(), **vars(made)}
+    exec(source, names)
+    return names
 
 
 def program(name: str, seed: int) -> Program:
@@ -210,6 +254,15 @@ def program(name: str, seed: int) -> Program:
 
     def drawn(texts: list[str]) -> str:
         return rng.choice(texts).format(n=rng.randrange(4), k=rng.choice("abc"))
+
+    def around(block: list[str]) -> list[str]:
+        """The block in a context, which may end with an exception."""
+        lines = [drawn(kind.around), *(f"    {line}" for line in block)]
+        if breaks and rng.random() < 0.3:
+            lines.insert(rng.choice([1, len(lines)]), "    broken()")
+        if rng.random() < 0.3:
+            lines.append(f"    raise ValueError({rng.randrange(4)})")
+        return lines
 
     lines = ["def program(o, x):", "    seen = []"]
     if rng.random() < 0.25:
@@ -222,19 +275,42 @@ def program(name: str, seed: int) -> Program:
             block = [f"seen.append({drawn(kind.reads)})"]
         else:
             block = ["for _ in range(2):", f"    {drawn(kind.changes)}", f"    seen.append({drawn(kind.reads)})"]
+        while kind.around and rng.random() < 0.4 and len(block) < 12:
+            block = around(block)
         if breaks and rng.random() < 0.3:
             lines.append("    broken()")
         lines += ["    try:", *(f"        {line}" for line in block), "    except RAISED as error:"]
         lines.append("        seen.append((type(error).__name__, str(error)[:60]))")
         if rng.random() < 0.3:
             lines.append("    x = x + 1")
-    source = "\n".join([*lines, "    return seen, x, o", ""])
-    names = dict(globals())
-    exec(source, names)
-    return Program(source, names["program"], eval(f"lambda: {kind.make}", names))
+    own = random.Random(f"between {name} {seed}")
+    lines += ["    return seen, x, o", "", f"def make(): return {kind.make}", *between(kind, own), ""]
+    source = "\n".join(lines)
+    return Program(source, lambda: fresh(source))
 
 
-def outcome(function: Callable[..., Any], make: Callable[[], Any], calls: int = 3) -> list[str]:
+def between(kind: Kind, rng: random.Random) -> Iterator[str]:
+    """Functions that change the object, or give another one, before the second call and so on: nothing, in half of the programs."""
+    changing = rng.random() < 0.5
+    yield "between = []"
+    for call in range(1, CALLS):
+        lines = []
+        for _ in range(rng.randrange(3) if changing else 0):
+            text = rng.choice(kind.changes).format(n=rng.randrange(4), k=rng.choice("abc"))
+            lines += ["    try:", f"        {text}", "    except RAISED: pass"]
+        if changing and rng.random() < 0.3:
+            lines.append(f"    o = {rng.choice([kind.make, *kind.others])}")
+        size = rng.choice(["(2,)", "(2,)", "(3, 2)", "(1, 2)"]) if changing else "(2,)"
+        dtype = rng.choice(["", "", "", ", dtype=torch.float64", ", dtype=torch.int64"]) if changing else ""
+        yield from (
+            f"def between_{call}(o):",
+            *lines,
+            f"    return o, torch.full({size}, {call}.0{dtype})",
+            f"between.append(between_{call})",
+        )
+
+
+def outcome(drawn: Program, wrapped: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function) -> list[str]:
     """What calls with one object give, and how they leave it."""
     for cls, attribute in ((Record, "a"), (Managed, "k"), (Base, "a")):
         setattr(cls, attribute, 1)
@@ -242,10 +318,29 @@ def outcome(function: Callable[..., Any], make: Callable[[], Any], calls: int = 
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
-    given, results = make(), []
-    for call in range(calls):
-        result = function(given, torch.full((2,), float(call)))
-        results.append(str((shown(result), shown(given), Record.a, Managed.k, Base.a)))
+    decimal.setcontext(decimal.Context())
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    names = drawn.names()
+    function = wrapped(names["program"])
+    given, x, results = names["make"](), torch.full((2,), 0.0), []
+    for change in [None, *names["between"]]:
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore")
+        if change:
+            given, x = change(given)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            result = function(given, x)
+        ambient = torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+        ambient += torch.are_deterministic_algorithms_enabled(), torch.initial_seed(), int(torch.get_rng_state().sum())
+        ambient += (random.getstate()[1][:2], printed.getvalue())
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+        own = shown(names.get("HISTORY")), names.get("COUNT")
+        told = shown(result), shown(given), Record.a, Managed.k, Base.a, ambient, own
+        results.append(ADDRESS.sub("0x", str(told)))
     return results
 
 
@@ -270,7 +365,7 @@ def shown(value: Any, outer: tuple[int, ...] = ()) -> Any:
         if isinstance(value, types_):
             return name, show(value, part)
     if hasattr(value, "__dict__") and not callable(value) and not isinstance(value, types.ModuleType):
-        return name, part({k: v for k, v in vars(value).items() if not k.startswith("_lock")})
+        return name, part({k: v for k, v in vars(value).items() if not k.startswith(("_lock", "_cache"))})
     return name
 
 

@@ -24,4 +24,5 @@ def test_a_difference_is_seen() -> None:
 
         return torch.compiler.is_compiling(), x + 1
 
-    assert "call 0" in fuzz_objects.difference(random_objects.Program("", program, list))
+    names = {"program": program, "make": list, "between": []}
+    assert "call 0" in fuzz_objects.difference(random_objects.Program("", lambda: names))

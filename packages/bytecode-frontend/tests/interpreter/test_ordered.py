@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import heapq
 from random import Random
 from typing import Any
@@ -102,3 +103,13 @@ def test_comparisons_may_break() -> None:
 
     x = torch.ones(2)
     assert torch.equal(torch.stack(capture(fn, "eager")(x)), torch.stack(fn(x)))
+
+
+def test_a_heap_is_a_list() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return heapq.heappop(collections.deque([1])), x
+        except TypeError as error:
+            return str(error), x
+
+    assert capture(f, "eager")(torch.ones(1))[0] == f(torch.ones(1))[0]

@@ -112,3 +112,29 @@ def test_who_refers_to_an_object(function):
     call = capture(function, "eager")
     for _ in range(2):
         assert call(torch.ones(2)).tolist() == function(torch.ones(2)).tolist()
+
+
+@pytest.mark.parametrize(
+    "write", [lambda t, x: t.fill_(2), lambda t, x: t.mul_(x), lambda t, x: t.__setitem__(0, 2), lambda t, x: t[:1].add_(x[:1])]
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(3).requires_grad_()[1:], lambda: (torch.ones(2, 2).requires_grad_() * 2).unbind()[0],
+        lambda: torch.ones(2).requires_grad_() * 2, lambda: (torch.ones(3).requires_grad_() * 2)[1:], lambda: torch.ones(3)[1:],
+    ],
+    ids=["of a leaf", "one of several", "no view", "of a step", "without gradients"],
+)  # fmt: skip
+def test_the_program_sees_that_a_given_view_is_not_written(make, write):
+    def f(t, x):
+        try:
+            write(t, x)
+        except RuntimeError as error:
+            return str(error), t, x + 1
+        with torch.no_grad():
+            t.detach().add_(1)
+        return "written", t, x + 1
+
+    captured = capture(f, "eager")
+    for _ in range(2):
+        assert str(captured(make(), torch.ones(2))) == str(f(make(), torch.ones(2)))

@@ -95,3 +95,20 @@ def test_classes_made_by_type():
     classes = capture(lambda x: (type("C", (Base,), {}), x + 1), "eager", fullgraph=True)
     first, second = classes(torch.ones(1))[0], classes(torch.ones(1))[0]
     assert first is not second and first.__mro__[1:] == second.__mro__[1:] == Base.__mro__ and first.__module__ == __name__
+
+
+def test_views_of_memory_live_as_long_as_the_program_keeps_them():
+    def f(o, x):
+        part = bytes(memoryview(o)[1:3])
+        o.append(1)
+        view = memoryview(o)
+        view[0] = 9
+        view.release()
+        o += b"x"
+        return part, memoryview(o) == o, bytes(o), x + 1
+
+    captured = capture(f, "eager")
+    for _ in range(3):
+        o, other = bytearray(b"12345678"), bytearray(b"12345678")
+        assert str(captured(o, torch.ones(1))) == str(f(other, torch.ones(1)))
+        o += b"x"

@@ -44,6 +44,7 @@ from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
+from .several import refused_write
 from .versions import Writes, memory
 
 #: Python types that stand for dtypes; their text is no expression.
@@ -551,11 +552,10 @@ class Recorder:
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
         self.writes.note(fake)
-        if any(each is fake for each in self.given_leaves):
-            vm.unsupported("FE032", "a write to a leaf whose data was assigned", "it requires grad, and eager refuses the write")
+        if (refused := refused_write(fake, self.given_leaves, self.by_fake.values())) is not None:
+            vm.unsupported("FE032", refused, "it requires grad, and eager refuses the write")
         for written in [t for t in (fake, fake._base) if t is not None]:
-            known = self.by_fake.get(id(written))
-            if known is not None and known.fake is written:
+            if (known := self.by_fake.get(id(written))) is not None and known.fake is written:
                 self.note_leaf(vm, known.fake, known.obj)
 
     def note_leaf(self, vm: Machine, fake: torch.Tensor, real: torch.Tensor | None) -> None:

@@ -1,9 +1,17 @@
-"""Views that an operator gives several of (``unbind``, ``split``), where autograd knows them: it refuses writes to them, also outside of
-the graph that made them."""
+"""Views that autograd refuses writes to, also outside of the graph that made them: those that an operator gives several of (``unbind``,
+``split``), of leaves, and such from ``no_grad``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import torch
+
+from .versions import memory
+
+if TYPE_CHECKING:
+    from ..values.tensor import TensorValue
 
 _autograd = torch._C._autograd
 SEVERAL = _autograd.CreationMeta.MULTI_OUTPUT_NODE
@@ -25,4 +33,24 @@ def one_of_several(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-__all__ = ["is_one_of_several", "one_of_several"]
+def is_refused(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of before the call is such a view."""
+    if not tensor.requires_grad or tensor.is_inference() or not tensor._is_view():
+        return False
+    base = tensor._base
+    of_leaf = base is not None and base.requires_grad and base.is_leaf
+    return of_leaf or _autograd._get_creation_meta(tensor) != _autograd.CreationMeta.DEFAULT
+
+
+def refused_write(fake: torch.Tensor, given_leaves: Iterable[torch.Tensor], values: Iterable[TensorValue]) -> str | None:
+    """What is written to where eager would refuse it, and what stands for the tensor does not."""
+    if any(each is fake for each in given_leaves):
+        return "a write to a leaf whose data was assigned"
+    if fake.requires_grad and torch.is_grad_enabled():
+        outside = [each for each in values if each.obj is not None and memory(each.fake) == memory(fake)]
+        if any(is_refused(each.obj) for each in outside if isinstance(each.obj, torch.Tensor)):
+            return "a write to a view"
+    return None
+
+
+__all__ = ["is_one_of_several", "one_of_several", "refused_write"]

@@ -481,14 +481,14 @@ def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
 
-@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType)
+@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType, memoryview)
 def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, type(obj)))
     return Untouched(obj, source or Pinned(obj, type(obj).__name__))
 
 
-@tracks(bytearray, memoryview, array.array)
+@tracks(bytearray, array.array)
 def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 

@@ -76,8 +76,8 @@ class RandomNumber(Value):
 
 
 class Untouched(ExistingObject):
-    """An object that captured code carries about and never looks into: a weak proxy, whose object may be dead, or a frame, which holds all
-    that its function has."""
+    """An object that captured code carries about and never looks into, nor keeps: a weak proxy, whose object may be dead, a frame, which
+    holds all that its function has, or a view of memory, which cannot grow as long as one lives."""
 
     def refuse(self, vm: Machine, *args: object, **kwargs: object) -> NoReturn:
         vm.unsupported("FE018", f"a look into {self.describe()}", "what it gives is known when the program runs")

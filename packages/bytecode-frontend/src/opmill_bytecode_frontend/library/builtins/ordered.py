@@ -154,7 +154,7 @@ IN_PYTHON: dict[str, object] = {
 
 def in_python(function: object, name: str) -> Callable[..., Value]:
     def handler(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
-        if name in vars(heapq) and not (args and isinstance(args[0], ListValue)):
+        if name in vars(heapq) and not (args and isinstance(args[0], ListValue) and issubclass(args[0].python_type(), list)):
             vm.unsupported("FE011", f"call of {name} on something other than a list")
         return vm.call(vm.wrap(function, Pinned(function, name)), list(args), kwargs)
 
