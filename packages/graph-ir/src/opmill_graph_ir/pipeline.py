@@ -349,6 +349,9 @@ class State(Protocol):
     def on_each(self, function: Callable[[Any], object]) -> Iterable[tuple[str, object]]: ...
 
 
+_IMPORT = Step("import", "", "", "modules of the compiler, for the first graph of a process", "")
+
+
 def run(items: Sequence[Step | Until], state: State) -> None:
     """Runs the steps on ``state`` until it is finished."""
     for item in items:
@@ -361,7 +364,10 @@ def run(items: Sequence[Step | Until], state: State) -> None:
             chosen = item.without if item.name in state.options.skip else item.run
             if not chosen:
                 continue
+            begun = time.perf_counter()
             function = found(chosen)
+            if state.report.imported(took := time.perf_counter() - begun) and state.observe is not None:
+                state.observe(_IMPORT, (), took, str)
             timed: AbstractContextManager[None] = state.report.step(item.name)
             start = time.perf_counter()
             with timed:

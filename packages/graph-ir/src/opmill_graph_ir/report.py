@@ -57,6 +57,13 @@ class Report(Struct):
             self.running = ""
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
+    def imported(self, seconds: float) -> bool:
+        """Notes that modules of the compiler were imported, which the first graph of a process waits for; False where there were none."""
+        if seconds < _IMPORTING_S:
+            return False
+        self.phases["import"] = self.phases.get("import", 0.0) + seconds
+        return True
+
     def counted(self, *plans: Plan) -> Report:
         """Itself, with what the plans run."""
         self.plan, self.plans, self.arena_bytes = plans[0], plans, plans[0].arena
@@ -66,6 +73,8 @@ class Report(Struct):
         return self
 
 
+_IMPORTING_S = 0.005
+"""What finding a module that is there takes less than."""
 LOOPS = "graph-loops"
 """Artifact kind of the texts of a graph's kernels, as loops."""
 _LOOPS = msgspec.msgpack.Decoder(tuple[tuple[str, ...], ...])

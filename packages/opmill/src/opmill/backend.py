@@ -52,7 +52,9 @@ class GraphBackend:
         seen: list[Any] = []
         with progress(functools.partial(_far, number, operators, seen), self._settings.options.progress):
             try:
-                runner = self._compiler()(graph_module, example_inputs, **self._told(seen, tracing))
+                told, compiler = self._told(seen, tracing), self._compiler()
+                _note_imports(time.perf_counter() - start, seen, tracing)
+                runner = compiler(graph_module, example_inputs, **told)
             except Exception as error:
                 if not self._settings.native and not self._settings.fullgraph and not _may_try_again(graph_module, example_inputs):
                     _warn_of_backend(self._settings.backend, error, _first_line(graph_module))
@@ -174,6 +176,12 @@ class GraphBackend:
             return native_compiler(replace(settings.options, override=folder))
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
+
+
+def _note_imports(seconds: float, seen: list[Any], tracing: Any) -> None:
+    """The first graph of a process has the compiler imported: that is a step of its own."""
+    if seen and seen[0].imported(seconds) and tracing is not None:
+        tracing.imported(seconds)
 
 
 def _made(report: Any) -> str:

@@ -176,7 +176,7 @@ class Record(Struct):
         """Notes that a piece of code was captured."""
         count("captures")
         if self.tracing is not None:
-            self.tracing.captured(translation)
+            self.tracing.captured(translation, self.code)
         if topic("guards").isEnabledFor(logging.DEBUG):
             from opmill_guards.tree import describe  # there by now
 

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,13 +103,15 @@ class Tracing:
             raise
         self._seconds = time.time() - start
 
-    def captured(self, translation: Any) -> None:
-        """A piece of code was captured, with these guards."""
+    def captured(self, translation: Any, of: types.CodeType) -> None:
+        """A piece of code was captured, with these guards, of the callable whose code is ``of``."""
         code = getattr(translation.target, "__code__", None)
         guards = tuple(describe(guard) for guard in translation.guards[:_MOST_GUARDS])
         text = self._writer.text(translation.text)
         where = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
         name = self._known(getattr(translation.target, "__qualname__", "code"))
+        if name == self._name:
+            where = f"{of.co_filename}:{of.co_firstlineno}"
         now = time.time()
         self._writer.write(events.Capture(now, self._name, name, where, self._seconds, guards, text))
 
@@ -143,6 +146,10 @@ class GraphTracing:
     def __init__(self, writer: Writer, name: str) -> None:
         self._writer, self._name = writer, name
         self._schedules: dict[str, Any] = {}
+
+    def imported(self, seconds: float) -> None:
+        """The compiler was imported for it."""
+        self._writer.write(events.Step(time.time(), self._name, "import", "", seconds, ()))
 
     def observe(self, step: Any, made: Sequence[tuple[str, Any]], seconds: float, show: Callable[[Any], str]) -> None:
         """What a step of the compiler made."""
