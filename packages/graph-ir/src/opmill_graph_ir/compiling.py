@@ -51,6 +51,7 @@ from .planning.operators import lower_to_operators
 from .planning.products import choose, clock_of
 from .repeats.program import cuts, put_back
 from .report import Report
+from .schedule.alike import join_alike
 from .schedule.early import read_early
 from .schedule.joint_memory import plan_together
 from .schedule.memory import Memory, plan_memory
@@ -268,6 +269,10 @@ def extended(state: Compilation) -> Steps:
         if draft.program is not None:
             made.append((draft.part, draft.program))
     return made
+
+
+def joined_alike(state: Compilation) -> Steps:
+    return _changed(state, join_alike)
 
 
 def overlap(state: Compilation) -> Steps:

@@ -200,6 +200,14 @@ PLANNING: tuple[Step | Until, ...] = (
             ),
             *SCHEDULING,
             Step(
+                "alike",
+                "schedule",
+                "schedule",
+                "kernels that do the same one after the other, for other buffers, are one on a device with a grid",
+                "compiling:joined_alike",
+                without="",
+            ),
+            Step(
                 "overlap",
                 "schedule",
                 "schedule",
