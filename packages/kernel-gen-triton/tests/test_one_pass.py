@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from opmill_graph_ir.loops.cases import Case, axes, cast, op
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Check, Const, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.schedule import columns
 from opmill_kernel_gen_triton.budget import Budget
-from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.debug import as_for_gpu, disagreement
 from opmill_kernel_gen_triton.kernel import kernel_text
 
 pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
@@ -139,3 +141,29 @@ def test_sums_of_sums_wait_for_them() -> None:
     )
     assert "for xstart" in kernel_text(kernel, FEW).functions[0][0].text
     assert disagreement(Case("gradients", kernel, rtol=256.0), budget=FEW) is None
+
+
+def _norm(g, x, weight):
+    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()
+    dx, dw, db = torch.ops.aten.native_layer_norm_backward(g, x, [512], mean, rstd, weight, weight, [True, True, True])
+    return dx.bfloat16(), dw, db, dx.bfloat16().sum(0)
+
+
+def _stacked(g, x, weight):
+    both = torch.stack([(g * weight).view(4, 32, 8, 64), x.view(4, 32, 8, 64)], 2)
+    return both.reshape(128, 1024).bfloat16(), both.reshape(128, 1024).bfloat16().sum(0)
+
+
+@pytest.mark.parametrize("function, launches", [(_norm, 3), (_stacked, 1)])
+def test_programs_go_over_memory_once(function, launches, monkeypatch) -> None:
+    monkeypatch.setattr(columns, "_ROWS", 64)
+    monkeypatch.setattr(columns, "_POINTS", 1024)
+    torch.manual_seed(0)
+    inputs = [torch.randn(128, 512), torch.randn(128, 512), torch.rand(512) + 0.5]
+    with torch.no_grad():
+        call, plan, _ = as_for_gpu(torch.fx.symbolic_trace(function), inputs, Budget(processors=4))
+        got, want = call(*inputs), function(*(t.double() for t in inputs))
+    assert len([s for s in plan.steps if type(s).__name__ == "Launch"]) <= launches
+    for g, w in zip(got, want, strict=True):
+        scale = 8e-3 if g.dtype == torch.bfloat16 else 1e-4
+        torch.testing.assert_close(g.double(), w.double(), rtol=scale, atol=scale * float(w.abs().max()))

@@ -47,6 +47,20 @@ def used_between(g, x, weight):
     return dw, scaled - (scaled * x).sum(-1, keepdim=True) * x
 
 
+def stacked(g, x, weight):
+    """What comes together in one buffer, of the shape that its parts have, is summed for the bias of a product."""
+    both = torch.stack([(g * weight).view(32, 64, 8, 64), x.view(32, 64, 8, 64)], 2)
+    flat = both.reshape(2048, 2 * LENGTH)
+    return flat, flat.sum(0)
+
+
+def turned(g, x, weight):
+    """As neighbours in what is read are none in what is stored, rows go on being stored apart."""
+    both = torch.stack([t.view(LENGTH, 32, 64).permute(1, 2, 0) for t in (g, x)], 2)
+    flat = both.reshape(2048, 2 * LENGTH)
+    return flat, flat.sum(0)
+
+
 def scheduled(function, rows=2048, device="cuda:0") -> tuple[list[torch.Tensor], Schedule]:
     torch.manual_seed(0)
     inputs = [torch.randn(rows, LENGTH), torch.randn(rows, LENGTH), torch.rand(LENGTH) + 0.5]
@@ -72,6 +86,15 @@ def test_one_kernel_goes_over_rows_and_columns(function, count) -> None:
     got = run_schedule(found, plan_memory(found), dict(zip(found.lowered.inputs, inputs, strict=True)))
     for g, w in zip(got, want, strict=True):
         torch.testing.assert_close(g.double(), w, rtol=1e-4, atol=1e-4 * float(w.abs().max()))
+
+
+@pytest.mark.parametrize("function, kernels", [(stacked, 1), (turned, 2)])
+def test_columns_are_summed_where_they_are_stored(function, kernels) -> None:
+    inputs, found = scheduled(function)
+    assert len(found.steps) == kernels
+    got = run_schedule(found, plan_memory(found), dict(zip(found.lowered.inputs, inputs, strict=True)))
+    for g, w in zip(got, function(*(t.double() for t in inputs)), strict=True):
+        torch.testing.assert_close(g.double().reshape(w.shape), w, rtol=1e-4, atol=1e-4)
 
 
 def test_each_norm_of_several_has_its_own() -> None:

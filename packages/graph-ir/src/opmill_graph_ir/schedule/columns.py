@@ -6,10 +6,11 @@ bias; what comes of it is summed down columns again for the bias of the product 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..loops.index import Index, index
+from ..loops.index import Index, floordiv, index, mod
 from ..loops.ir import Axis, Load, Nest, Phase
 from ..loops.walk import expressions
 from .coalesce import map_phase
@@ -109,6 +110,92 @@ def with_columns(groups: Sequence[Group], nests: Mapping[int, Nest]) -> list[lis
     return [[g, *partners.get(g.number, ())] for g in groups if g.number not in moved]
 
 
+# ---- sums of what points store ---------------------------------------------------------------------------------------------
+
+
+def summed_where_stored(groups: Sequence[Group], nests: Mapping[int, Nest]) -> tuple[list[Group], dict[int, Nest]]:
+    """The groups and nests, sums down the columns of what a pointwise group stores taken where it stores them: gradients of queries, keys
+    and values that come together in one buffer, say, which is then summed for a bias."""
+    order, made = list(groups), dict(nests)
+    for columns in groups:
+        source = _source_of(columns, order, made)
+        if source is None or any(g.before >> columns.number & 1 for g in order):
+            continue
+        places = {g.number: k for k, g in enumerate(order)}
+        merged = _with_store(made[columns.number], made[source.number])
+        if merged is None or places[source.number] > places[columns.number] or not _may_move(columns, source, order, places):
+            continue
+        before = (source.before | columns.before) & ~(1 << source.number)
+        reads, writes = source.reads | columns.reads, source.writes | columns.writes
+        whole = replace(
+            columns, number=source.number, members=[*source.members, *columns.members], before=before, reads=reads, writes=writes
+        )
+        order[places[source.number]] = whole
+        order.remove(columns)
+        made[source.number] = merged
+    return order, made
+
+
+def _source_of(columns: Group, groups: Sequence[Group], nests: Mapping[int, Nest]) -> Group | None:
+    """The group that stores the one large buffer that ``columns`` sums."""
+    nest = nests.get(columns.number)
+    if nest is None or len(nest.axes) != 1 or not nest.phases or not nest.phases[0].reductions or nest.phases[0].stores:
+        return None
+    buffers = {e.buffer for e in _loads(nest.phases[0])}
+    return next((g for g in groups if g.number in nests and g is not columns and buffers <= g.writes), None) if len(buffers) == 1 else None
+
+
+def _with_store(columns: Nest, points: Nest) -> Nest | None:
+    """``columns`` that computes and stores what it sums as ``points`` does; None where the two do not go over the same in one order."""
+    first, *rest = columns.phases
+    if len(points.phases) != 1 or points.phases[0].axes or len(first.axes) != 1 or any(p.axes for p in rest):
+        return None
+    [phase] = points.phases
+    if len(phase.stores) != 1 or phase.checks or phase.scans or phase.reductions or any(p.checks or p.scans for p in columns.phases):
+        return None
+    if first.lets or any(r.op != "sum" or r.dtype != "float32" for r in first.reductions):
+        return None
+    [store], [row], [column] = phase.stores, first.axes, columns.axes
+    count, length = (_constant(a.extent) for a in (row, column))
+    at = index(row.name) * length + column.name
+    if store.mode != "set" or store.first is not None or count < _ROWS or count * length < _POINTS:
+        return None
+    if any(e.mask is not None or e.index != at for e in _loads(first)) or any(e.buffer == store.buffer for p in rest for e in _loads(p)):
+        return None
+    places = _unfolded(points.axes, store.index, index(row.name), index(column.name), count, length)
+    if places is None or not all(_goes_along(e.index, points.axes[-1].name) for e in _loads(phase)):
+        return None
+    moved = map_phase(phase, Rewriter(places, extents={row.name: count, column.name: length}), (row,))
+    value = moved.stores[0].value
+    summed = Rewriter.replacing(dict.fromkeys(_loads(first), value))
+    reductions = tuple(replace(r, value=summed(r.value)) for r in first.reductions)
+    whole = replace(moved, reductions=reductions, stores=(replace(moved.stores[0], index=at),))
+    return replace(columns, phases=(whole, *rest), origin="; ".join(o for o in (points.origin, columns.origin) if o))
+
+
+def _unfolded(axes: tuple[Axis, ...], at: Index, row: Index, column: Index, count: int, length: int) -> dict[str, Index] | None:
+    """The axes of points that lie one behind the other, in terms of a row and a column of theirs; None where they lie otherwise."""
+    step, places, rest = 1, {}, column
+    for axis in reversed(axes):
+        extent, stride = _constant(axis.extent), at.stride_of(axis.name)
+        if not extent or stride is None or stride.constant != step:
+            return None
+        if step == length:
+            rest = row
+        end = step * extent in (length, count * length)
+        places[axis.name] = rest if end else mod(rest, extent)
+        rest = floordiv(rest, extent)
+        step *= extent
+    reached = any(math.prod(_constant(a.extent) for a in axes[k:]) == length for k in range(len(axes)))
+    return places if step == count * length and reached else None
+
+
+def _goes_along(at: Index, axis: str) -> bool:
+    """Whether neighbours along an axis are neighbours in memory, or one."""
+    stride = at.stride_of(axis) if axis in at.symbols else None
+    return axis not in at.symbols or (stride is not None and stride.constant == 1)
+
+
 def _named(rows: Nest, columns: Nest) -> Phase | None:
     """As :func:`summed_beside`, of nests whose axes have names of their own."""
     return summed_beside(along_one_axis(rows), columns)
@@ -150,4 +237,4 @@ def _may_move(group: Group, other: Group, groups: Sequence[Group], places: Mappi
     return not any(group.before >> g.number & 1 for g in groups[there + 1 : here])
 
 
-__all__ = ["along_one_axis", "summed_beside", "with_columns"]
+__all__ = ["along_one_axis", "summed_beside", "summed_where_stored", "with_columns"]

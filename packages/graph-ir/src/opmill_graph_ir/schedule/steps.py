@@ -19,7 +19,7 @@ from ..overloads import exchanges
 from ..pipeline import PASSES, found
 from .backward_scans import turn_scans
 from .coalesce import shape_nest
-from .columns import with_columns
+from .columns import summed_where_stored, with_columns
 from .cse import remove_common
 from .dce import remove_dead
 from .emit import emit_nest, outside_reads
@@ -222,7 +222,9 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     steps: list[Step] = []
     pending: list[tuple[Nest, tuple[str, ...]]] = []
     vectors: set[str] = set()
-    for group, *columns in with_columns([*groups], on_grid):
+    groups, on_grid = summed_where_stored(groups, on_grid)
+    nests |= on_grid
+    for group, *columns in with_columns(groups, on_grid):
         if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
             vectors = set()
