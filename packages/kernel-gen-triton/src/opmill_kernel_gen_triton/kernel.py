@@ -61,7 +61,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
 
 
-def _of_part(part: Nest | Pack | Summed, frame: Sequence[Buffer]) -> tuple[Nest, Sequence[Buffer], tuple[tuple[str, ...], ...]]:
+def _of_part(part: Nest | Pack | Summed, frame: tuple[Buffer, ...]) -> tuple[Nest, tuple[Buffer, ...], tuple[tuple[str, ...], ...]]:
     """The nest that a function is written of, its buffers, and those that these stand for."""
     if isinstance(part, Pack):
         return part.kernel.nests[0], part.kernel.buffers, part.members
