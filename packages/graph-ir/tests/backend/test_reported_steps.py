@@ -1,7 +1,5 @@
 """What a report says of a compile: seconds of its steps, and of imports between them."""
 
-import warnings
-
 import pytest
 import torch
 from torch import fx

@@ -28,7 +28,7 @@ def _same(x: torch.Tensor, *others: object) -> torch.Tensor:
     return alike(x)
 
 
-def _resharded(x: torch.Tensor, gathered: int, sharded: int, group: str) -> Any:
+def _resharded(x: torch.Tensor, gathered: int, sharded: int, group: Any) -> Any:
     count = torch.distributed.distributed_c10d._resolve_process_group(group).size()
     sizes = list(x.size())
     sizes[gathered] *= count

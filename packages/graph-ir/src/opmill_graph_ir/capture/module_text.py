@@ -64,8 +64,7 @@ def _looks(node: torch.fx.Node) -> str:
     value = node.meta.get("example_value", node.meta.get("val"))
     if LOOKS in node.meta:
         return str(node.meta[LOOKS])
-    plain = isinstance(value, torch.Tensor) and value.layout == torch.strided
-    return looks(meta_of(value)) if plain else ""
+    return looks(meta_of(value)) if isinstance(value, torch.Tensor) and value.layout == torch.strided else ""
 
 
 def _input(gm: torch.fx.GraphModule, node: torch.fx.Node, inner: Writing) -> str:
@@ -111,7 +110,7 @@ def name_of_function(function: Any) -> str:
         return str(function).replace(".", "::", 1)
     if isinstance(function, torch._ops.HigherOrderOperator):
         return f"higher_order::{function.name()}"
-    own = getattr(function, "__qualname__", None) or getattr(function, "__name__", "")
+    own = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", ""))
     owner = getattr(function, "__objclass__", None)
     homes = [getattr(function, "__module__", None), None if owner is None else owner.__module__, *_HOMES]
     for home in filter(None, homes):

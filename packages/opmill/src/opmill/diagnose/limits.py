@@ -163,7 +163,8 @@ def keep(device: str, limits: Limits) -> bool:
         os.replace(part, file)
     except OSError:
         return False
-    limits_of.cache_clear(), flops_of.cache_clear()
+    limits_of.cache_clear()
+    flops_of.cache_clear()
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, SupportsInt, cast
 
 import torch
 
@@ -173,7 +173,7 @@ def position(vm: Interpreter, part: Value | Lazy) -> Value:
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
-def plain_int(part: Any) -> object:
+def plain_int(part: SupportsInt | None) -> object:
     return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
 
 
