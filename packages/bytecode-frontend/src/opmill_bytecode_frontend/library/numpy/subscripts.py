@@ -173,8 +173,8 @@ def position(vm: Interpreter, part: Value | Lazy) -> Value:
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
-def plain_int(part: SupportsInt | None) -> object:
-    return part if part is None or part is Ellipsis or isinstance(part, bool) else int(part)
+def plain_int(part: object) -> object:
+    return int(part) if isinstance(part, SupportsInt) and not isinstance(part, bool) else part
 
 
 def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> TensorValue:
