@@ -42,6 +42,8 @@ import processes
 
 ROWS, LENGTH = 4, 16
 LIMIT = 1200  # seconds for all processes together
+REASON = 600
+"""Characters."""
 FLOOR = {torch.float32: 2e-6, torch.bfloat16: 2e-2}
 
 
@@ -245,6 +247,7 @@ def work(steps: int, names: list[str]) -> Iterator[dict[str, Any]]:
             "last loss": ours[-1],
             "graphs": sum(len(r.graphs) for r in records),
             "breaks": sum(len(r.breaks) for r in records),
+            "reasons": sorted({str(b)[:REASON] for r in records for b in r.breaks}),
             "fallbacks": [g.fallback for r in records for g in r.graphs if g.fallback],
         }
         opmill.reset()
@@ -285,7 +288,7 @@ def main() -> None:
                 print(json.dumps(row | {"right": is_right(row)}), flush=True)
         return dist.destroy_process_group()
     rows = together(options.processes, options.steps, names)[0]
-    columns = [key for key in rows[0] if key != "fallbacks"]
+    columns = [key for key in rows[0] if key not in ("fallbacks", "reasons")]
     print(processes.table_head(columns))
     for row in rows:
         print(processes.table_line([row[c] for c in columns], ".2e"))

@@ -17,7 +17,9 @@ Interval = tuple[float, float]
 def profiled(step: Callable[[], object]) -> dict[str, Any]:
     """Milliseconds of a step on this process's device: ``computing`` while a kernel computes, ``exchanging`` while one exchanges (waiting
     for the others included), ``exposed`` while one exchanges and none computes, ``idle`` between the first and last with none of
-    either. ``exchanges`` a step, the ``streams`` of theirs and of the others', and whether they ``share`` one."""
+    either. ``exchanges`` a step, the ``streams`` of theirs and of the others', and whether they ``share`` one; ``peak GiB``: the most
+    memory in a step, with what else this process keeps."""
+    torch.cuda.reset_peak_memory_stats()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         for _ in range(STEPS):
             step()

@@ -183,7 +183,7 @@ def _follow(command: list[str], environment: dict[str, str], limit: float, telli
             telling.line(f"ended after {limit:.0f} s: {' '.join(command[3:])}\n")
         elif status:
             errors.seek(0)
-            telling.line("\n".join(errors.read().strip().splitlines()[-8:]) + "\n")
+            telling.line("\n".join(errors.read().strip().splitlines()[-80:]) + "\n")
 
 
 def main() -> None:

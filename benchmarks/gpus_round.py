@@ -4,7 +4,7 @@ usage: gpus_round.py [GROUP...] [--limit 190] [--output FOLDER]
 
 GROUP, by default all, in this order: right (tests on two devices, losses of training over NCCL: at once, while the compilers of what is
 measured later fill their caches beside them); steps (sharded_steps.py on a model of 200 million parameters, and what of its exchanges is
-hidden); quantised (quantised_block.py). Whole rows go to rows.txt of FOLDER as they come. Where opmill is not installed it runs from the
+hidden: FSDP2); parallel (the same of DDP, tensor and sequence parallel); quantised (quantised_block.py). Whole rows go to rows.txt of FOLDER as they come. Where opmill is not installed it runs from the
 sources (from_sources.py).
 """
 
@@ -50,8 +50,9 @@ GROUPS: dict[str, list[Part]] = {
         Part([[*PYTHON, "-m", "pytest", "-q", "-n", "3", "-p", "no:cacheprovider", *TESTS]], 100, WARMING),
         *(Part([together("distributed_losses", "--steps", str(STEPS), "--only", *names)], 100) for names in LOSSES),
     ],
-    "steps": [Part([steps(*names, rounds=20) for names in MEASURED], 45)],
-    "quantised": [Part([script("quantised_block", *QUANTISED)], 40)],
+    "steps": [Part([steps(*MEASURED[0], rounds=20)], 45)],
+    "parallel": [Part([steps(name, rounds=10) for name in MEASURED[1]], 45)],
+    "quantised": [Part([script("quantised_block", *QUANTISED)], 60)],
 }
 
 
@@ -65,7 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="round-") as folder:
         environment = dict(os.environ) if importlib.util.find_spec("opmill") else from_sources.environment(Path(folder))
         environment |= {"OPMILL_CACHE_DIR": f"{folder}/opmill", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "PYTHONUNBUFFERED": "1"}
-        environment |= {"OMP_NUM_THREADS": "4"}
+        environment |= {"OMP_NUM_THREADS": "4", "PYTHONFAULTHANDLER": "1"}
         telling = Telling(options.output)
         for name in options.groups or GROUPS:
             telling.line(f"== {name}, after {time.monotonic() - begun:.0f} s\n")

@@ -83,6 +83,7 @@ def row(name: str, block: nn.Module, x: torch.Tensor, modes: list[str], bandwidt
             continue
         found[f"{key} first s"] = round(time.perf_counter() - begin, 2)
         found[f"{key} apart"] = float((results[-1].double() - exact).norm() / exact.norm())
+        print(json.dumps({"configuration": name, "first": key, "seconds": found[f"{key} first s"]}), flush=True)
     times: dict[str, list[float]] = {key: [] for key in calls}
     end = time.perf_counter() + LONGEST
     while len(times["eager"]) < ROUNDS and time.perf_counter() < end:

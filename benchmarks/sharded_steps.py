@@ -231,6 +231,7 @@ def launched(settings: Settings, names: list[str]) -> None:
             print(json.dumps(figures(rows)), flush=True)
             for name, found in row.get("device", {}).items():
                 print(json.dumps({"configuration": row["configuration"], "compiler": name, **found}), flush=True)
+    dist.barrier()  # the first process keeps the store that others may still ask
     dist.destroy_process_group()
 
 

@@ -22,3 +22,4 @@ def test_losses_are_as_good_as_those_of_eager() -> None:
     for rows in together(2, 6, NAMES, 280):
         assert [row["configuration"] for row in rows] == NAMES
         assert not [row for row in rows if not is_right(row) or row["fallbacks"]]
+        assert not [row["reasons"] for row in rows if "before" in row["configuration"] and row["breaks"]]

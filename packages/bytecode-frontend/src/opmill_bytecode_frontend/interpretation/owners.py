@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
 VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 TORCH = os.path.dirname(torch.__file__) + os.sep
+_DISABLING = ("_dynamo_disable.", "disable_if_config_true.")
+"""Functions of torch that disable what they are given when it is called; the second are the hooks' in torch 2.11."""
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
 
@@ -43,7 +45,7 @@ def is_disabled(function: object) -> bool:
     if getattr(function, "_torchdynamo_disable", False) is True:
         return True
     code = getattr(function, "__code__", None)
-    return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
+    return code is not None and code.co_qualname.startswith(_DISABLING) and code.co_filename.startswith(TORCH)
 
 
 def compiles(function: object) -> bool:
