@@ -6,7 +6,9 @@ import textwrap
 
 import pytest
 import torch
+from msgspec import structs
 
+from opmill_graph_ir.ops.records import all_records
 from opmill_runtime_cache.devices import cpu
 
 
@@ -38,3 +40,22 @@ def plant(monkeypatch, function, old: str, new: str) -> None:  # type: ignore[no
     exec(compile("from __future__ import annotations\n" + text.replace(old, new), module.__file__ or "", "exec"), vars(module), space)
     owner, _, name = function.__qualname__.rpartition(".")
     monkeypatch.setattr(getattr(module, owner) if owner else module, name, space[name])
+
+
+def plant_row(monkeypatch, operator: str, old: str, new: str) -> None:  # type: ignore[no-untyped-def]
+    """The same in the row that lowers an operator."""
+    record = all_records()[operator]
+    function = inspect.unwrap(record.lower)
+    module = sys.modules[function.__module__]
+    text = textwrap.dedent(inspect.getsource(function))
+    text = text[text.index("def ") :]
+    assert text.count(old) == 1, text
+    space: dict[str, object] = {}
+    exec(compile("from __future__ import annotations\n" + text.replace(old, new), module.__file__ or "", "exec"), vars(module), space)
+    monkeypatch.setitem(all_records(), operator, structs.replace(record, lower=space[function.__name__]))
+
+
+def wrong_row(monkeypatch, operator: str, change) -> None:  # type: ignore[no-untyped-def]
+    """``change(right lowering)`` lowers an operator."""
+    record = all_records()[operator]
+    monkeypatch.setitem(all_records(), operator, structs.replace(record, lower=change(record.lower)))

@@ -100,7 +100,10 @@ class _Values(fx.Interpreter):
                 reached, seen = True, dict(zip(self.env, cloned(list(self.env.values())), strict=True))
             if node.op == "output":
                 break
-            self.env[node] = self.run_node(node)
+            try:
+                self.env[node] = self.run_node(node)
+            except Exception:  # what eager raises may be what is looked for: nothing comes after it
+                break
             if reached:
                 seen[node] = cloned([self.env[node]])[0]
         return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -81,7 +82,10 @@ class Search:
                 node = list(gm.graph.nodes)[number - 1]
                 self.steps.append(f"it ran {then[number].strip()}, and has to run {now[number].strip()}")
                 return Finding("guards", tuple(self.steps), "", _lines_of([node]), fault=_STALE, shown=shown)
-        return Finding("guards", tuple(self.steps), "", _source_of(self.program.model), fault=_STALE, shown=shown)
+        alike = [text.splitlines() for text in self.before.graphs] == [now for _, now in graphs]
+        freezes = self.settings.native and self.settings.options.freeze
+        fault = _STALE if not alike else _FROZEN if freezes else _KEPT
+        return Finding("guards", tuple(self.steps), "", _source_of(self.program.model), fault=fault, shown=shown)
 
     # --- the frontend ---
 
@@ -121,7 +125,8 @@ class Search:
         arguments = {k: v for k, v in self.arguments.items() if k in ("fullgraph", "dynamic")}
         fresh = self.program.fresh()
         torch.manual_seed(0)
-        compile(fresh.model, backend=backend, **arguments)(*fresh.args, **fresh.kwargs)
+        with contextlib.suppress(Exception):  # what it raises is what is looked into: the graphs until then are there
+            compile(fresh.model, backend=backend, **arguments)(*fresh.args, **fresh.kwargs)
         return [captured for captured in backend.graphs if captured.inputs is not None]
 
     def _compare(self, captured: Captured, make: Any) -> Checked:
@@ -218,6 +223,8 @@ def _changes(then: Sequence[str], now: Sequence[str]) -> int:
 
 
 _STALE = "a specialisation of before is run again: no guard looks at what this line reads, which has changed since"
+_FROZEN = "weights that were made constants (the option freeze) have changed since, and their copies are used again: opmill.thaw(model) forgets them"
+_KEPT = "the same graph as before gives another result: something that it keeps from call to call is stale"
 _FUSING = "fusing loops"
 _BEFORE_LOOPS = ("layouts", "padding", "log softmax", "selections", "wide products", "products", "repeats")
 """Steps that are taken whether loops are fused or not."""
