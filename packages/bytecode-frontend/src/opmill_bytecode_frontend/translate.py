@@ -105,6 +105,7 @@ def thread_state() -> Iterator[None]:
 
 
 def parameters(code: types.CodeType) -> list[str]:
+    """The names of a code's parameters, in the order in which it takes them."""
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return list(code.co_varnames[:count])
@@ -395,6 +396,7 @@ def signature_text(code: types.CodeType, loads: bool = False) -> str:
 
 
 def call_plainly(fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    """Calls a function as it is."""
     return fn(*args, **kwargs)
 
 

@@ -142,6 +142,7 @@ def in_parts(state: Compilation) -> Steps:
 
 
 def selections(state: Compilation) -> Steps:
+    """The step that lays gradients of what a mask selects in the mask's order."""
     assert state.joint is not None
     lay_selected(state.joint.graph)
     return [("joint", state.joint.graph)]

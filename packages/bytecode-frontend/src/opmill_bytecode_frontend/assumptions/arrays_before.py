@@ -42,6 +42,7 @@ def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | None
 
 
 def size_of_array(source: Source, dim: int) -> Source:
+    """The source of an array's size along a dimension."""
     return Item(Attr(source, "shape"), dim)
 
 

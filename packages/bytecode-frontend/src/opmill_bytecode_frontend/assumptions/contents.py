@@ -34,6 +34,7 @@ class Holds:
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor as bytes."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 

@@ -40,6 +40,8 @@ ROWS: dict[str, Row] = {}
 
 
 def native(*opnames: str) -> Callable[[Row], Row]:
+    """The decorated row says how these instructions run between two graphs."""
+
     def add(row: Row) -> Row:
         for name in opnames:
             ROWS[name] = row

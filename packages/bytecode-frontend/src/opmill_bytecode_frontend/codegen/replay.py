@@ -166,17 +166,20 @@ def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
 
 
 def replay_cell(r: Rebuilder, value: CellValue, stores: list[str]) -> None:
+    """Writes a variable of a function around."""
     target = r.source(value.source)
     stores.append(f"del {target}.cell_contents" if value.content is MISSING else f"{target}.cell_contents = {r.expr(value.content)}")
 
 
 def replay_slots(r: Rebuilder, value: ObjectValue, stores: list[str]) -> None:
+    """Writes what captured code put into slots."""
     target, base = r.source(value.source), r.constants.name(builtin_base(value.cls))
     for name, item in value.slots.items():
         stores.append(f"{base}.__setattr__({target}, {name!r}, {r.expr(item)})")
 
 
 def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) -> None:
+    """Writes the attributes of an exception."""
     target = r.source(value.source)
     stores += [f"{target}.{name} = {r.expr(value.fields[name])}" for name in value.written]
     replay_slots(r, value, stores)

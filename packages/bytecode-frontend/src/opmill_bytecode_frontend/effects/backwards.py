@@ -119,10 +119,12 @@ def watch(vm: Interpreter, r: Rebuilder) -> bool:
 
 
 def has_history(fake: torch.Tensor) -> bool:
+    """Whether a fake was computed from what requires grad."""
     return bool(fake.requires_grad) and not fake.is_leaf
 
 
 def was_written(fake: torch.Tensor) -> bool:
+    """Whether a fake with a history was written in place."""
     return has_history(fake) and fake._version > 0
 
 
@@ -170,6 +172,7 @@ def refuse_unsaved(vm: Interpreter, r: Rebuilder) -> None:
 
 
 def memory_of(fake: torch.Tensor) -> int | None:
+    """What tells the memory of a fake from others'; None where it has none."""
     meta = getattr(fake, "meta", None)
     return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
 

@@ -66,6 +66,7 @@ class Labels:
 
 
 def enter_region(region: AbstractContextManager[object]) -> None:
+    """Begins a region of the profiler."""
     region.__enter__()
 
 
@@ -75,6 +76,7 @@ def leave_region(region: AbstractContextManager[object]) -> None:
 
 
 def enter_range(name: str) -> None:
+    """Begins a range of NVTX."""
     torch.cuda.nvtx.range_push(name)
 
 

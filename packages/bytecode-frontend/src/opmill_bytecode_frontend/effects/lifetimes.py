@@ -84,6 +84,7 @@ def refuse_dropping(vm: Interpreter) -> None:
 
 
 def refuse(name: str) -> None:
+    """Ends the graph where the death of an object would show."""
     why = "when it dies tells, and what captured code changes is changed after the graph"
     raise Unsupported("FE018", f"the {name} that a name or a container lets go of", why, whole=True)
 

@@ -63,12 +63,14 @@ def note_cell(reads: Reads, owner: CellValue, name: str, found: Value) -> None:
 
 
 def note(reads: Reads, kind: object, owner: object, name: str, found: Value) -> None:
+    """A backward that is recorded reads something of this kind."""
     if not isinstance(found, SETTLED):
         reads.append((kind, owner, name))
         note_contents(reads, found)
 
 
 def note_contents(reads: Reads, found: Value) -> None:
+    """It reads what containers hold."""
     reads += [(None, each, "") for each in containers(found, [])]
 
 

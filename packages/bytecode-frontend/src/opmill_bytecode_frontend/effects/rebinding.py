@@ -52,6 +52,7 @@ def running(namespaces: Iterable[Mapping[str, object]]) -> Iterator[CodeType]:
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:
+    """Code, and the code of all functions inside of it."""
     yield code
     for constant in code.co_consts:
         if type(constant) is CodeType:

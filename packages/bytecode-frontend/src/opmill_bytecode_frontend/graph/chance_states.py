@@ -25,6 +25,7 @@ def _state(generator: Any) -> object:
 
 
 def put_back(states: States) -> None:
+    """Gives generators the states that they had."""
     for generator, state in states:
         if isinstance(generator, random.Random):
             generator.setstate(state)

@@ -50,6 +50,7 @@ def arrive(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) ->
 
 
 def ended(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], async_op: bool) -> Pending | None:
+    """What an exchange gives: work to wait for if ``async_op``, else None, when the result has arrived in what it is written to."""
     if async_op:
         return Pending(result, written)
     arrive(result, written)
@@ -63,6 +64,7 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def all_reduce(tensor: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False) -> Pending | None:
+    """``torch.distributed.all_reduce``."""
     name = c10d._group_or_default_group(group).group_name
     return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], async_op)
 
@@ -83,6 +85,7 @@ def broadcast(
 def all_gather_into_tensor(
     output: torch.Tensor, input: torch.Tensor, group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
+    """``torch.distributed.all_gather_into_tensor``."""
     group = c10d._group_or_default_group(group)
     gathered = OPS.all_gather_into_tensor(real(input).reshape(-1), group.size(), group.group_name)
     return ended(gathered, [(real(output), None)], async_op)
@@ -91,6 +94,7 @@ def all_gather_into_tensor(
 def all_gather(
     outputs: Sequence[torch.Tensor], input: torch.Tensor, group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
+    """``torch.distributed.all_gather`` by functional operators."""
     group = c10d._group_or_default_group(group)
     flat = real(input).reshape(-1)
     gathered, size = OPS.all_gather_into_tensor(flat, group.size(), group.group_name), flat.shape[0]
@@ -100,6 +104,7 @@ def all_gather(
 def reduce_scatter_tensor(
     output: torch.Tensor, input: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
+    """``torch.distributed.reduce_scatter_tensor``."""
     group = c10d._group_or_default_group(group)
     scattered = OPS.reduce_scatter_tensor(real(input).reshape(-1), op, group.size(), group.group_name)
     return ended(scattered, [(real(output), None)], async_op)
@@ -108,6 +113,7 @@ def reduce_scatter_tensor(
 def reduce_scatter(
     output: torch.Tensor, inputs: Sequence[torch.Tensor], op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
+    """``torch.distributed.reduce_scatter``."""
     group = c10d._group_or_default_group(group)
     given = torch.cat([real(t).reshape(-1) for t in inputs])
     return ended(OPS.reduce_scatter_tensor(given, op, group.size(), group.group_name), [(real(output), None)], async_op)
@@ -132,6 +138,7 @@ def all_to_all_single(
 def all_to_all(
     outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], group: c10d.ProcessGroup | None = None, async_op: bool = False
 ) -> Pending | None:
+    """``torch.distributed.all_to_all``."""
     group = c10d._group_or_default_group(group)
     given, taken = [real(t).reshape(-1) for t in inputs], [real(t).numel() for t in outputs]
     exchanged = OPS.all_to_all_single(torch.cat(given), taken, [t.shape[0] for t in given], group.group_name)

@@ -39,6 +39,7 @@ def may_run_again(graph: torch.fx.Graph, outside: list[torch.Tensor]) -> bool:
 
 
 def name_of(node: torch.fx.Node) -> str:
+    """What a node of the graph calls."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 

@@ -46,6 +46,7 @@ NodeOf = Callable[["TensorValue | SymbolicNumber"], torch.fx.Node]
 
 
 def size_of_tensor(source: Source, dim: int) -> Source:
+    """The source of a tensor's size along a dimension."""
     return TensorProperty(source, "size", dim)
 
 

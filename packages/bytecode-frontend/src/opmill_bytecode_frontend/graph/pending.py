@@ -34,10 +34,12 @@ def attribute(owner: object, name: str) -> object:
 
 
 def global_name(namespace: Mapping[str, object], name: str) -> object:
+    """What a global name is bound to now."""
     return namespace.get(name, MISSING)
 
 
 def cell(holder: types.CellType, name: str) -> object:
+    """What a variable of a function around holds now."""
     try:
         return holder.cell_contents
     except ValueError:
@@ -45,6 +47,7 @@ def cell(holder: types.CellType, name: str) -> object:
 
 
 def same(before: object, now: object) -> bool:
+    """Whether two values are one, or equal constants."""
     if before is now:
         return True
     if type(before) is not type(now):

@@ -20,6 +20,7 @@ def is_answer(result: object) -> bool:
 
 
 def contains_tensor(result: object) -> bool:
+    """Whether a tensor is somewhere in nested lists, tuples and dictionaries."""
     if isinstance(result, (tuple, list)):
         return any(contains_tensor(r) for r in result)
     if type(result) is dict:

@@ -90,6 +90,7 @@ def not_accepted(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict
 
 
 def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> None:
+    """Raises what Python says of more positional arguments than there are parameters."""
     n, few = fn.code.co_argcount, fn.code.co_argcount - len(fn.defaults)
     takes = f"{n} positional argument{'s' * (n != 1)}" if few == n else f"from {few} to {n} positional arguments"
     named = (

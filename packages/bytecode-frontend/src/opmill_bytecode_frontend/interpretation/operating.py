@@ -55,10 +55,12 @@ def overrides(cls: type, base: type, name: str) -> bool:
 
 
 def not_implemented(value: Value | None) -> bool:
+    """Whether a method was not there, or gave ``NotImplemented``."""
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
 
 def answered(value: Value | None) -> TypeGuard[Value]:
+    """Whether a method was there and did not leave the question to another."""
     return not not_implemented(value)
 
 

@@ -321,6 +321,7 @@ def mapping_proxy(vm: Interpreter, obj: types.MappingProxyType[Hashable, object]
 
 
 def same_contents(now: types.MappingProxyType[object, object], found: dict[object, object]) -> bool:
+    """Whether two dictionaries hold the same objects under the same keys."""
     return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
 
 

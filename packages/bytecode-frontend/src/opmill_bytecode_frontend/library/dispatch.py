@@ -106,6 +106,7 @@ def has_tensor(value: object, depth: int = 4) -> bool:
 
 
 def is_torch(obj: object) -> bool:
+    """Whether an object is torch's."""
     module = getattr(obj, "__module__", None)
     if isinstance(module, str) and module.split(".")[0] == "torch":
         return True
@@ -116,6 +117,7 @@ def is_torch(obj: object) -> bool:
 
 
 def lookup(obj: object) -> Handler | None:
+    """The handler of an object; None where it has none, or cannot be looked up."""
     try:
         return HANDLERS.get(obj)
     except TypeError:

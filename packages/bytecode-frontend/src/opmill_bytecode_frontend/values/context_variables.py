@@ -68,6 +68,7 @@ class ContextVariable(BuiltinValue):
 
 
 def is_set(variable: ContextVar[object]) -> bool:
+    """Whether a context variable has a value here."""
     return variable in contextvars.copy_context()
 
 

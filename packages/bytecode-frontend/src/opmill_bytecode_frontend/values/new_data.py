@@ -112,6 +112,7 @@ def take(vm: Machine, tensor: TensorValue, data: TensorValue) -> None:
 
 
 def give(tensor: torch.Tensor, data: torch.Tensor) -> None:
+    """``tensor.data = data``."""
     tensor.data = data
 
 

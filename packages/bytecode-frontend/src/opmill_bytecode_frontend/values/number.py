@@ -44,6 +44,7 @@ Sourced = tuple[Any, str, dict[Source, Any]]
 
 
 def is_int(number: object) -> bool:
+    """Whether a number is an integer, symbolic or not."""
     return isinstance(number, (int, torch.SymInt))
 
 

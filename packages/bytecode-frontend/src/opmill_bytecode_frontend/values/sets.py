@@ -346,6 +346,7 @@ def given_again(keys: Keyed, shape: Shape | None) -> Value:
 
 
 def operands(vm: Machine, values: Sequence[Value]) -> tuple[list[Keyed], list[Shape | None]]:
+    """The keys of several operands of a set, and how each lies in memory."""
     found = [operand(vm, value) for value in values]
     return [keys for keys, _ in found], [shape for _, shape in found]
 

@@ -81,6 +81,7 @@ def _size(meta: Meta) -> int:
 
 
 def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of rows that lie one after the other."""
     strides: list[int] = []
     step = 1
     for n in reversed(sizes):

@@ -183,6 +183,7 @@ CONVERSIONS: dict[int, Callable[[object], str]] = {1: str, 2: repr, 3: ascii}
 
 
 def format_one(vm: Interpreter, value: Value, conversion: int, spec: Value) -> Value:
+    """One field of an f-string: converted, then formatted."""
     plain = isinstance(spec, ConstantValue) and spec.value == ""
     if plain and conversion != 3:
         vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))

@@ -51,10 +51,12 @@ def call_intrinsic_2(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def is_group(exc: Value) -> bool:
+    """Whether an exception is a group of them."""
     return issubclass(exc.python_type(), BaseExceptionGroup)
 
 
 def members(vm: Interpreter, exc: Value) -> list[Value]:
+    """The exceptions that a group holds itself."""
     return vm.unpack(vm.getattr(exc, "exceptions"))
 
 
@@ -117,6 +119,7 @@ def reraised(vm: Interpreter, original: Value, raised: list[Value]) -> Value:
 
 
 def leaves(vm: Interpreter, exc: Value) -> list[Value]:
+    """The exceptions in a group that are no groups."""
     return [leaf for each in members(vm, exc) for leaf in leaves(vm, each)] if is_group(exc) else [exc]
 
 

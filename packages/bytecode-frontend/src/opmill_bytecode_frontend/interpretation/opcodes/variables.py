@@ -59,6 +59,7 @@ def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def read_local(vm: Interpreter, frame: Frame, name: str) -> object:
+    """A local variable. Raises the program's UnboundLocalError."""
     value = frame.locals.get(name, MISSING)
     if value is MISSING:
         vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
@@ -180,6 +181,7 @@ def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 
 def unbound(vm: Interpreter, frame: Frame, name: str) -> NoReturn:
+    """Raises what Python says of a variable without a value."""
     if name in frame.code.co_freevars:
         message = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
         vm.throw_about(NameError, message, name=ConstantValue(name))

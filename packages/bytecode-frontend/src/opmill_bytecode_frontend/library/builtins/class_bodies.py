@@ -84,6 +84,7 @@ def mro_entries(vm: Interpreter, label: str, base: Value, bases: tuple[Value, ..
 
 
 def classes(vm: Interpreter, label: str, bases: list[Value]) -> list[ClassValue]:
+    """The bases of a class statement, which must be classes."""
     found = [base for base in bases if isinstance(base, ClassValue)]
     if len(found) < len(bases):
         refuse(vm, label, "its bases are no classes")
@@ -237,6 +238,7 @@ def done_to_models(vm: Interpreter, label: str, step: Callable[[], Made]) -> Mad
 
 
 def refuse(vm: Interpreter, name: str, why: str) -> NoReturn:
+    """Ends the graph at a class statement."""
     vm.unsupported("FE063", f"the class statement of {name}", why, "define the class outside of the compiled function")
 
 

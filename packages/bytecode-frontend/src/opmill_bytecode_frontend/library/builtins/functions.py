@@ -152,6 +152,7 @@ def says_its_class(cls: type) -> bool:
 
 
 def plain_classes(vm: Interpreter, classes: Value) -> Any:
+    """What ``isinstance`` and ``issubclass`` are given, as real classes."""
     if isinstance(classes, SequenceValue):
         return tuple(plain_classes(vm, c) for c in classes.values(vm))
     return classes.obj if isinstance(classes, ClassValue) else classes.constant()

@@ -57,24 +57,29 @@ def sink(heap: list[Ordered], start: int, before: Before) -> None:
 
 
 def less(one: Ordered, other: Ordered) -> bool:
+    """The order of heaps with the smallest first."""
     return one < other
 
 
 def more(one: Ordered, other: Ordered) -> bool:
+    """The order of heaps with the largest first."""
     return other < one
 
 
 def build(heap: list[Ordered], before: Before = less) -> None:
+    """Makes a heap of a list."""
     for place in range(len(heap) // 2 - 1, -1, -1):
         sink(heap, place, before)
 
 
 def push(heap: list[Ordered], item: Ordered) -> None:
+    """``heapq.heappush``."""
     heap.append(item)
     rise(heap, 0, len(heap) - 1, less)
 
 
 def pop(heap: list[Ordered], before: Before = less) -> Ordered:
+    """Takes the first item of a heap."""
     if not heap:
         raise IndexError("index out of range")
     last = heap.pop()
@@ -82,6 +87,7 @@ def pop(heap: list[Ordered], before: Before = less) -> Ordered:
 
 
 def replace(heap: list[Ordered], item: Ordered, before: Before = less) -> Ordered:
+    """Takes the first item of a heap and puts another into it."""
     if not heap:
         raise IndexError("index out of range")
     first = heap[0]
@@ -91,18 +97,22 @@ def replace(heap: list[Ordered], item: Ordered, before: Before = less) -> Ordere
 
 
 def push_and_pop(heap: list[Ordered], item: Ordered) -> Ordered:
+    """``heapq.heappushpop``."""
     return replace(heap, item) if heap and heap[0] < item else item
 
 
 def build_max(heap: list[Ordered]) -> None:
+    """Makes a heap of a list with the largest first."""
     build(heap, more)
 
 
 def pop_max(heap: list[Ordered]) -> Ordered:
+    """Takes the largest item of a heap."""
     return pop(heap, more)
 
 
 def replace_max(heap: list[Ordered], item: Ordered) -> Ordered:
+    """The same with the largest."""
     return replace(heap, item, more)
 
 
@@ -138,10 +148,12 @@ def place_before(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int |
 
 
 def insert_after(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> None:
+    """``bisect.insort_right``."""
     a.insert(place_after(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
 def insert_before(a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> None:
+    """``bisect.insort_left``."""
     a.insert(place_before(a, x if key is None else key(x), lo, hi, key=key), x)
 
 

@@ -20,10 +20,12 @@ HINT = "use torch's functions, or compute it outside of the compiled function"
 
 
 def refuse(vm: Interpreter, key: str, why: str) -> NoReturn:
+    """Ends the graph at a call of NumPy's."""
     vm.unsupported("FE085", f"NumPy's {key.lstrip('.')}", why, HINT)
 
 
 def has_array(value: object, depth: int = 3) -> bool:
+    """Whether an array of the graph is among values, so many levels deep."""
     if isinstance(value, ArrayValue) or depth == 0:
         return isinstance(value, ArrayValue)
     if isinstance(value, SequenceValue):
@@ -32,6 +34,7 @@ def has_array(value: object, depth: int = 3) -> bool:
 
 
 def check_unchanged(vm: Interpreter, value: ArrayValue) -> None:
+    """Ends the graph where an array shows what has been written to since."""
     if value.stands_for is not None and value.stands_for[0].fake._version != value.stands_for[1]:
         refuse(vm, "view", "what it shows has been written to since, and tensors have no such view")
 

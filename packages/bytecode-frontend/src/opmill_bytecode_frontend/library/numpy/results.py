@@ -87,6 +87,7 @@ def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:
 
 
 def operand(vm: Interpreter, value: Value, dtype: torch.dtype | None) -> Value:
+    """A value as a tensor of that type."""
     if isinstance(value, ArrayValue):
         if value.inner.fake.dtype is dtype:
             return value.inner
@@ -98,6 +99,7 @@ def operand(vm: Interpreter, value: Value, dtype: torch.dtype | None) -> Value:
 
 
 def write(vm: Interpreter, out: ArrayValue, value: Value) -> None:
+    """Writes a value into an array of the graph."""
     if out.stands_for is not None or not out.like.flags.writeable:
         refuse(vm, "assignment", "the array is a view that tensors have none of")
     out.inner.method(vm, "copy_", [value], {})

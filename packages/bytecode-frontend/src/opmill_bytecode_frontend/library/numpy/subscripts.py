@@ -26,6 +26,7 @@ Parts = list[Any]
 
 
 def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``array[key]``."""
     owner, key = args[0], args[1]
     if not isinstance(owner, ArrayValue):
         return refuse(vm, "subscript", "it is of no array of the graph")
@@ -49,6 +50,7 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
 
 
 def is_positions(part: Value) -> bool:
+    """Whether a part of a subscript is a list or an array."""
     return isinstance(part, (ListValue, ArrayValue))
 
 
@@ -174,6 +176,7 @@ def position(vm: Interpreter, part: Value | Lazy) -> Value:
 
 
 def plain_int(part: object) -> object:
+    """A part of a subscript as a Python int, if it is a number."""
     return int(part) if isinstance(part, SupportsInt) and not isinstance(part, bool) else part
 
 

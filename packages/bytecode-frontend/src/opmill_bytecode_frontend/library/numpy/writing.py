@@ -41,6 +41,7 @@ def written_to(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: A
 
 
 def value_for(vm: Interpreter, owner: ArrayValue, value: Value) -> TensorValue:
+    """A value as it is written into an array: a tensor of its type."""
     return operand_like(vm, value, owner.inner.fake.dtype)
 
 
@@ -96,6 +97,7 @@ def place(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
 
 
 def several(value: TensorValue) -> bool:
+    """Whether a value has more than one element."""
     return any(n != 1 for n in sizes_now(value.fake.shape))
 
 

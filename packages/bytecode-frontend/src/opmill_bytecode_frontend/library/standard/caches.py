@@ -115,6 +115,7 @@ def of_program(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str
 
 
 def many(vm: Interpreter, obj: Cached, key: Any) -> bool:
+    """Whether a call has met more keys than the cache keeps."""
     most = obj.cache_parameters()["maxsize"]
     return most is not None and sum(known[0] == key[0] for known in (*vm.asked, *vm.cached)) > most
 
@@ -135,6 +136,7 @@ def is_key(value: Value) -> bool:
 
 
 def hashed_by_identity(cls: type) -> bool:
+    """Whether objects of a class are keys by what they are, not by what they hold."""
     hash_, equal = find_in_mro(cls.__mro__, "__hash__")[0], find_in_mro(cls.__mro__, "__eq__")[0]
     return hash_ in (object, type) and equal in (object, type)
 
@@ -228,6 +230,7 @@ def state_of(vm: Interpreter) -> tuple[int, ...]:
 
 
 def is_literal(value: Value) -> bool:
+    """Whether a value is a constant, or a plain tuple of such."""
     if isinstance(value, TupleValue):
         return type(value) is TupleValue and value.cls is tuple and all(isinstance(v, Value) and is_literal(v) for v in value.items)
     return type(value) is ConstantValue and type(value.value) in LITERALS
@@ -242,6 +245,7 @@ class ReadAgain(Exception):
 
 
 def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
+    """Ends the graph at a call of a function with a cache."""
     name = getattr(obj, "__qualname__", "a function")
     vm.unsupported("FE010", f"a call of {name}, which has a cache", why, "call it outside of the compiled function")
 

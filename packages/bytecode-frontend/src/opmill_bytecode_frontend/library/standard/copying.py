@@ -53,6 +53,7 @@ def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
 
 
 def slot_names(cls: type) -> list[str]:
+    """The slots of a class and those above it."""
     return [name for c in cls.__mro__ for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
 
 
@@ -134,6 +135,7 @@ def deep(vm: Interpreter, value: Value, memo: dict[int, Value]) -> Value:
 
 
 def remember(memo: dict[int, Any], value: Value, made: Value) -> None:
+    """Notes the copy of a value for whoever meets the value again."""
     memo[id(value)] = made
     memo.setdefault(-1, []).append(value)  # keeps the original alive, so that its identity stays its own
 

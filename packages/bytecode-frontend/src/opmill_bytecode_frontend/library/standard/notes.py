@@ -87,6 +87,7 @@ def fits(wanted: re.Pattern[str] | str | None, given: str) -> bool:
 
 
 def frames_of(frame: Frame | None) -> Iterator[Frame]:
+    """A frame and those that called it, innermost first."""
     while frame is not None:
         yield frame
         frame = frame.caller

@@ -101,6 +101,7 @@ def is_off(value: Value) -> bool:
 
 
 def refuse(vm: Interpreter, why: str) -> NoReturn:
+    """Ends the graph at a ``backward()``."""
     vm.unsupported("FE033", "method backward of a tensor", why, "call it outside of the compiled function")
 
 

@@ -55,6 +55,7 @@ def supported(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
 
 
 def refuse(vm: Interpreter, name: str, why: str) -> NoReturn:
+    """Ends the graph at a call of torch.distributed."""
     vm.unsupported("FE082", f"call of torch.distributed.{name}", why, "it runs between two graphs")
 
 

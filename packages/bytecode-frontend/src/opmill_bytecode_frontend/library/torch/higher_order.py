@@ -56,6 +56,7 @@ class Body:
 
 
 def disagreement(vm: Interpreter, why: str) -> NoReturn:
+    """Ends the graph where branches or turns give what does not agree."""
     vm.unsupported("FE084", "a branch or the body of a loop", why, "return tensors of the same types and sizes in the same structure")
 
 
@@ -95,6 +96,7 @@ def cond(vm: Interpreter, op: Value, predicate: Value, then: Value, other: Value
 
 
 def shown(body: Body) -> str:
+    """Types and sizes of what a body gives."""
     return str([f"{str(dtype).removeprefix('torch.')}{list(shape)}" for dtype, shape, _ in body.geometry()])
 
 

@@ -26,6 +26,7 @@ _CONSTANT = (bool, int, float, str, type(None))
 
 
 def refuse(vm: Interpreter, why: str) -> NoReturn:
+    """Ends the graph at a launch."""
     vm.unsupported("FE081", "launch of a Triton kernel", why, "launch it between two compiled functions")
 
 
@@ -138,6 +139,7 @@ def grids_of(
 
 
 def callable_grid(grid: Value) -> bool:
+    """Whether a grid has to be called with the kernel's constants."""
     return not isinstance(grid, (SequenceValue, ConstantValue, SymbolicNumber))
 
 

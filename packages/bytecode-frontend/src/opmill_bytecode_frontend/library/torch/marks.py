@@ -145,6 +145,7 @@ def asked_breaks_off(vm: Interpreter, off: bool) -> Iterator[None]:
 
 
 def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
+    """Ends the graph at a call that marks code for compilers."""
     name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__qualname__)
     vm.unsupported("FE069", f"call of {name}", why, "call it outside of the compiled function")
 

@@ -77,6 +77,7 @@ def step_of_scheduler(vm: Interpreter, function: object, scheduler: Value, *args
 
 
 def in_torch(scheduler: object) -> bool:
+    """Whether a scheduler, and each that it is made of, is torch's own."""
     parts = getattr(scheduler, "_schedulers", None) or []
     return type(scheduler).__module__ == "torch.optim.lr_scheduler" and all(map(in_torch, parts))
 
@@ -108,6 +109,7 @@ def written_by(vm: Interpreter, scheduler: Any) -> tuple[list[DictValue], list[o
 
 
 def is_none(value: Value) -> bool:
+    """Whether a value is None."""
     return isinstance(value, ConstantValue) and value.value is None
 
 

@@ -88,6 +88,7 @@ for _function in (torch.tensor, torch.as_tensor, torch.from_numpy):
 
 
 def is_size(value: Value) -> bool:
+    """Whether a value is an integer computed from sizes."""
     return isinstance(value, SymbolicNumber) and value.python_type() is int
 
 

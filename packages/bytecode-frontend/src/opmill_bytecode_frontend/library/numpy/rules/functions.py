@@ -27,6 +27,8 @@ METHODS = frozenset(
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
+    """The decorated function is the rule of these functions of NumPy's."""
+
     def add(function: Rule) -> Rule:
         for name in names:
             FUNCTIONS[name] = function
@@ -36,6 +38,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def axes_of(a: torch.Tensor, axis: Axes) -> list[int]:
+    """The dimensions that NumPy's ``axis`` names, counted from the front."""
     if axis is None:
         return list(range(a.dim()))
     return [each % a.dim() for each in axis] if isinstance(axis, (tuple, list)) else [axis % a.dim()] if a.dim() else []
@@ -261,6 +264,7 @@ def where(condition: torch.Tensor, x: object, y: object, *, as_dtype: torch.dtyp
 
 
 def as_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A number or tensor as a tensor of that type."""
     return value.to(dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype)
 
 
