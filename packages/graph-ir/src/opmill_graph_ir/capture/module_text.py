@@ -119,7 +119,9 @@ def name_of_function(function: Any) -> str:
                 return full
         module = sys.modules.get(home)
         if module is not None and "<" in own:  # made by a function (F.max_pool2d is)
-            return next((f"{home}.{name}" for name, value in vars(module).items() if value is function), "")
+            known = next((name for name, value in vars(module).items() if value is function), None)
+            if known is not None:
+                return f"{home}.{known}"
     return ""
 
 
