@@ -198,3 +198,43 @@ def test_anomalies_are_of_the_operators_of_the_program(before: bool) -> None:
     with pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan"):
         capture(looked_at_inside, "eager")(torch.ones(3, requires_grad=True))
     assert not torch.is_anomaly_enabled()
+
+
+ASKED = {
+    "backends.cuda.matmul.allow_tf32": ("torch.backends.cuda.matmul.allow_tf32 = {}", True, False),
+    "backends.cudnn.benchmark": ("torch.backends.cudnn.benchmark = {}", True, False),
+    "backends.cudnn.deterministic": ("torch.backends.cudnn.deterministic = {}", True, False),
+    "backends.mkldnn.enabled": ("torch.backends.mkldnn.enabled = {}", False, True),
+    "backends.cuda.flash_sdp_enabled()": ("torch.backends.cuda.enable_flash_sdp({})", False, True),
+    "get_float32_matmul_precision()": ("torch.set_float32_matmul_precision({!r})", "high", "highest"),
+    "is_warn_always_enabled()": ("torch.set_warn_always({})", True, False),
+    "get_autocast_dtype('cpu')": ("torch.set_autocast_dtype('cpu', {})", torch.float16, torch.bfloat16),
+    "utils.deterministic.fill_uninitialized_memory": ("torch.utils.deterministic.fill_uninitialized_memory = {}", False, True),
+    "sparse.check_sparse_tensor_invariants.is_enabled()": ("torch._C._set_check_sparse_tensor_invariants({})", True, False),
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_state_that_was_asked_for_is_asked_again(question):
+    change, other, before = ASKED[question]
+    names = {"torch": torch}
+    exec(f"def f(x):\n    return torch.{question}, x + 1", names)
+    captured = capture(names["f"], "eager", fullgraph=True)
+    try:
+        for now in (before, other, before):
+            exec(change.format(now), names)
+            assert captured(torch.ones(1))[0] == names["f"](torch.ones(1))[0] == now
+    finally:
+        exec(change.format(before), names)
+
+
+def test_a_state_that_captured_code_changed_itself():
+    def f(x):
+        before = torch.backends.mkldnn.enabled, torch.get_autocast_dtype("cpu")
+        with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", dtype=torch.float16):
+            inside = torch.backends.mkldnn.enabled, torch.get_autocast_dtype("cpu")
+        return before, inside, torch.backends.mkldnn.enabled, torch.get_autocast_dtype("cpu"), x + 1
+
+    captured = capture(f, "eager")
+    for _ in range(3):
+        assert captured(torch.ones(1))[:4] == f(torch.ones(1))[:4]

@@ -9,6 +9,7 @@ import enum
 import functools
 import io
 import itertools
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned, Referent
 
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
-from ..graph.switches import switches
+from ..graph.switches import switched, switches
 from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python
@@ -83,6 +85,11 @@ FOLLOWED = frozenset(call[0] for key, call in switches().items() if key != "anom
 }
 #: What NumPy says of a dtype: the same each time.
 LIMITS_OF_TYPES = ("finfo", "iinfo")
+#: The names of torch's C functions that tell a state of the process, or of a thread, which no other guard knows.
+ASKS_STATE = re.compile(
+    "^_?(get|is|check)_.*(tf32|cudnn|mkldnn|cublas|rocblas|blas_preferred|linalg|precision|qengine|sdp|deterministic|invariants|reduced|num_threads"
+    "|autocast_.*dtype|multithreading|warnAlways|flush|accumulation|nnpack)"
+)
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase, types.ModuleType, decimal.Context)
 #: Items of an iterator made at capture that are taken at most.
@@ -237,7 +244,23 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
         and not any(map(has_tensor, args))
     ):
         vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
+    if type(obj) is types.BuiltinFunctionType and ASKS_STATE.search(name):
+        assume_state(vm, obj, args, kwargs)
     return vm.recorder.call_function(vm, under_own_name(obj), args, kwargs)
+
+
+def assume_state(vm: Interpreter, obj: Callable[..., object], args: list[Value], kwargs: dict[str, Value]) -> None:
+    """What a function tells of a state of torch is assumed, unless captured code has changed one itself."""
+    try:
+        plain, named = [vm.plain(a) for a in args], {k: vm.plain(v) for k, v in kwargs.items()}
+        found = obj(*plain, **named)
+    except Exception:  # which the call meets itself
+        return
+    if not switched(vm.entry_switches, switches()):
+        name = getattr(obj, "__name__", "a state of torch")
+        vm.guard(
+            Predicate(Pinned(obj, name), lambda now: now(*plain, **named) == found, f"{name}{(*plain, *named.values())} gives {found!r}")
+        )
 
 
 def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, Pinned
 
 from ..interpretation.owners import exempt
@@ -230,7 +231,19 @@ class ModuleObject(KnownObject):
                     "FE021", f"attribute {name} of {self.describe()}", "it is found by the module's own __getattr__ once it is deleted"
                 )
             vm.no_attribute(self, name, f"module {vars(self.obj).get('__name__')!r} has no attribute {name!r}")
+        if self.tells_state(name):
+            module, found = self.obj, getattr(self.obj, name)
+            vm.guard(Predicate(Pinned(module, module.__name__), lambda now: getattr(now, name) == found, f"{name} is {found!r}"))
+            return vm.fresh(found)
         return vm.read_global(self.obj.__dict__, name, self.obj)
+
+    def tells_state(self, name: str) -> bool:
+        """Whether the attribute is a property of one of torch's modules that tells a state: a number or a text."""
+        cls = type(self.obj)
+        owner, raw = find_in_mro(cls.__mro__, name)
+        if owner in (None, types.ModuleType, object) or not exempt(cls.__module__) or not hasattr(type(raw), "__set__"):
+            return False
+        return isinstance(getattr(self.obj, name), (bool, int, float, str))
 
     def has_lost(self, vm: Machine, name: str) -> bool:
         """Whether captured code has deleted the attribute."""

@@ -12,7 +12,7 @@ from ...values.constant import ConstantValue
 from ...values.mapping import DictValue
 from ...values.sequence import ListValue, TupleValue
 from ...values.tensor import TensorValue
-from ..dispatch import fold
+from ..dispatch import ASKS_STATE, assume_state, fold
 from ..registry import handles, named
 
 if TYPE_CHECKING:
@@ -141,8 +141,12 @@ def group_tensors(vm: Interpreter, lists: Value, with_indices: Value = ConstantV
     return out
 
 
-def _state(fn: object) -> None:
-    handles(fn)(lambda vm, *args, **kwargs: fold(vm, fn, list(args), kwargs))
+def _state(fn: Any) -> None:
+    @handles(fn)
+    def asked(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        if ASKS_STATE.search(fn.__name__):
+            assume_state(vm, fn, list(args), kwargs)
+        return fold(vm, fn, list(args), kwargs)
 
 
 for _name in (
