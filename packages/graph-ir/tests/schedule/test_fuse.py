@@ -2,6 +2,8 @@
 
 import textwrap
 
+import pytest
+
 from opmill_graph_ir.schedule.fuse import fuse
 from opmill_graph_ir.schedule.laws import verify_program
 from opmill_graph_ir.schedule.text import parse_program
@@ -67,3 +69,87 @@ def test_operators_that_draw_numbers_keep_their_order():
         call b = aten::bernoulli.p (x, 0.25)
         return a, b, c""")
     assert [members for _, *members in found if members[0][0].startswith("aten")] == [[("aten::bernoulli.p",)], [("aten::bernoulli.p",)]]
+
+
+STEP = """
+    input p: float32[64, 512]
+    input m: float32[64, 512]
+    input v: float32[64, 512]
+    input g: float32[64, 512]
+    input f: float32[1]
+    temporary a: float32[64, 512] free
+    temporary b: float32[64, 512] free
+    loop i<64 j<512
+      set a[i, j] = add(m[i, j], mul(g[i, j], f[0]))
+    loop k<64 l<512
+      set b[k, l] = add(v[k, l], mul(g[k, l], g[k, l]))
+    loop q<64 r<512
+      set m[q, r] = a[q, r]
+    loop s<64 t<512
+      set v[s, t] = b[s, t]
+    loop x<64 y<512
+      set p[x, y] = sub(p[x, y], div(a[x, y], sqrt(b[x, y])))
+    return f"""
+
+
+def test_the_state_of_an_optimizer_is_written_where_it_is_computed():
+    """Both moments and the parameter in one nest: each is read and written once."""
+    [nest] = groups(STEP)
+    assert sorted(nest[1:]) == [("a",), ("b",), ("m",), ("p",), ("v",)]
+
+
+@pytest.mark.parametrize("reader", ["a", "b"])
+def test_what_is_read_at_other_points_is_written_later(reader):
+    """Rows of ``m`` from below are read, and must be there still: by what it is given, or by the other moment."""
+    old = {"a": "add(m[i, j], mul(g[i, j]", "b": "add(v[k, l], mul(g[k, l]"}[reader]
+    new = {"a": "add(m[63 - i, j], mul(g[i, j]", "b": "add(m[63 - k, l], mul(g[k, l]"}[reader]
+    found = groups(STEP.replace(old, new))
+    [reads] = [k for k, nest in enumerate(found) if (reader,) in nest[1:]]
+    [writes] = [k for k, nest in enumerate(found) if ("m",) in nest[1:]]
+    assert reads < writes
+
+
+def test_what_an_operator_may_show_is_written_after_all_that_it_shows():
+    """``w`` may be ``m`` itself, and the parameter is computed of it and of what ``m`` becomes."""
+    text = STEP.replace("loop i<64 j<512", "call w = aten::contiguous (m)\n    loop i<64 j<512", 1)
+    text = text.replace("temporary a:", "temporary w: float32[64, 512]\n    temporary a:", 1).replace(
+        "sub(p[x, y], div(a", "sub(w[x, y], div(a"
+    )
+    found = groups(text)
+    [p] = [k for k, nest in enumerate(found) if ("p",) in nest[1:]]
+    [m] = [k for k, nest in enumerate(found) if ("m",) in nest[1:]]
+    assert len(found[m]) == 2 and found[m][1] == ("m",) and (p != m)
+
+
+def test_nothing_is_written_before_all_is_checked():
+    """An error leaves inputs as they were: the nest that may raise writes none."""
+    text = STEP.replace(
+        "set b[k, l] = add(v[k, l],", "check lt(g[k, l], float32(1.0)), 'IndexError', 'too large'\n      set b[k, l] = add(v[k, l],"
+    )
+    found = groups(text)
+    [b] = [k for k, nest in enumerate(found) if ("b",) in nest[1:]]
+    assert not {("m",), ("v",), ("p",)} & set(found[b][1:])
+    assert all(b < k for k, nest in enumerate(found) if {("m",), ("v",), ("p",)} & set(nest[1:]))
+
+
+def test_a_nest_with_sums_writes_back_nothing():
+    """It goes through its points several times: ``t`` sums what ``p`` held before, after ``a`` is known."""
+    found = groups("""
+        input p: float32[1]
+        input x: float32[64]
+        temporary s: float32[1] free
+        temporary a: float32[1] free
+        temporary t: float32[1]
+        loop over i<64
+          sum b: float32 = x[i]
+          set s[0] = b
+        loop
+          set a[0] = sub(p[0], s[0])
+        loop over j<64
+          sum c: float32 = mul(sub(x[j], p[0]), s[0])
+          set t[0] = c
+        loop
+          set p[0] = a[0]
+        return t""")
+    [p] = [nest for nest in found if ("p",) in nest[1:]]
+    assert p[1:] == (("p",),)

@@ -18,7 +18,8 @@ from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.index import Index, index
 from ..loops.ir import LONGEST_SORT, Axis
-from .effects import in_order, may_raise
+from ..lowered import Extern
+from .effects import gives_views, in_order, may_raise
 from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
 from .product import is_product, reads_again
@@ -78,15 +79,24 @@ class _Fuser:
         self.readers: dict[str, set[int]] = defaultdict(set)
         self.bound: dict[str, int] = {}
         """Size symbols that only data tell, and the operators that make them known."""
+        self.written_back: set[str] = set()
+        """Inputs that are written point by point in a nest which computes what they are given."""
+        self.shown = {b for s in program.statements if type(s) is Extern and gives_views(s) for b in reads_of(s)}
+        """Buffers that operators may have given views of."""
         self.raising: set[int] = set()
         """Groups that raise for some contents of what they read."""
 
     def place(self, statement: Statement, position: int) -> None:
-        loop = statement if type(statement) is Loop and not self._mutates(statement) else None
+        written_back = type(statement) is Loop and self._writes_back(statement)
+        loop = statement if type(statement) is Loop and (written_back or not self._mutates(statement)) else None
         if loop is not None:
             self._join_vector_products(loop)
+        if loop is not None and written_back:
+            self._join_what_is_read(loop)
         needs = self._predecessors(statement)
-        target = None if loop is None else self._joined(loop, needs, position)
+        target = None if loop is None else self._joined(loop, needs, position, written_back)
+        if target is not None and written_back:
+            self.written_back |= writes_of(statement)
         if target is None:
             target = len(self.groups)
             axes = statement.axes if type(statement) is Loop else None
@@ -110,6 +120,20 @@ class _Fuser:
         return any(
             w.mode != "set" or w.buffer in self.last_write or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
             for w in loop.writes
+        )
+
+    def _writes_back(self, loop: Loop) -> bool:
+        """Whether the loop gives inputs, point by point and once, what the program computes: state of an optimizer, which the rest of its
+        step reads."""
+        buffers = [self.program.buffers[w.buffer] for w in loop.writes]
+        at = {w.buffer: w.indices for w in loop.writes}
+        return (
+            not loop.inner
+            and not loop.checks
+            and all(b.role in ("input", "held") for b in buffers)
+            and at.keys().isdisjoint(self.last_write.keys() | self.shown)
+            and all(w.mode == "set" and _plain(w.indices) for w in loop.writes)
+            and all(r.indices == at.get(r.buffer, r.indices) for r in loop.reads())
         )
 
     def _predecessors(self, statement: Statement) -> set[int]:
@@ -142,12 +166,29 @@ class _Fuser:
         programs: each of these products waits for the vector, and none fills the device while it begins and ends."""
         found = sorted(n for n in self._candidates(loop) if self.alive[n])
         for first, second in itertools.pairwise(found):
-            if not loop.inner and self._vectors(first) & self._vectors(second):
-                self._merge(self.groups[first], self.groups[second], related=True)
-                for gone, into in ((first, second), (second, first)):
-                    if not self.alive[gone]:
-                        self._stands_for(into, gone)
-                        return
+            if not loop.inner and self._vectors(first) & self._vectors(second) and self._joins(first, second, related=True):
+                return
+
+    def _join_what_is_read(self, loop: Loop) -> None:
+        """Nests that ``loop``, which writes back, reads and that read one buffer become one, which it may join: both moments of an
+        optimizer, of the gradient."""
+        for first, second in itertools.combinations(sorted(n for n in self._candidates(loop) if self.alive[n]), 2):
+            if self.alive[first] and self.alive[second]:
+                self._joins(first, second, related=False)
+
+    def _joins(self, first: int, second: int, *, related: bool) -> bool:
+        """Makes two groups one, where it can, while statements are still placed."""
+        both = [self.groups[first], self.groups[second]]
+        if any(not self.written_back.isdisjoint(g.writes) for g in both) and (
+            both[0].axes is None or any(m.inner or m.checks or m.scans or len(m.axes) != len(both[0].axes) for g in both for m in g.loops)
+        ):
+            return False
+        self._merge(self.groups[first], self.groups[second], related=related)
+        for gone, into in ((first, second), (second, first)):
+            if not self.alive[gone]:
+                self._stands_for(into, gone)
+                return True
+        return False
 
     def _stands_for(self, into: int, gone: int) -> None:
         """What comes later and waits for the group ``gone`` waits for the one that has its members."""
@@ -168,18 +209,28 @@ class _Fuser:
 
     def _is_closed(self, group: Group) -> bool:
         return any(
-            w.mode != "set" or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
+            w.mode != "set"
+            or (self.program.buffers[w.buffer].role != "temporary" and w.buffer not in self.written_back)
+            or not _plain(w.indices)
             for m in group.members
             if isinstance(m, Loop)
             for w in m.writes
         )
 
-    def _joined(self, loop: Loop, needs: set[int], position: int) -> int | None:
+    def _joined(self, loop: Loop, needs: set[int], position: int, written_back: bool) -> int | None:
         """The number of the group that takes the loop: the last of those that it reads which can."""
         found = sorted(self._candidates(loop), reverse=True)
+        if written_back:
+            found = [n for n in found if n not in self.raising.union(self.bound.values()) and not _has_product(self.groups[n])]
         return next((n for n in found if self._join(self.groups[n], loop, needs, position)), None)
 
     def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:
+        """The loop becomes a member, where it can. Nothing in a nest reads what that has written back, and what it reads before is of the
+        point that is written."""
+        if may_raise(loop) and not self.written_back.isdisjoint(group.writes):
+            return False
+        if not self.written_back.isdisjoint(group.writes & loop.read_buffers()):
+            return False
         others = needs - {group.number}
         if any(self.groups[n].before >> group.number & 1 for n in others):
             return False
@@ -187,7 +238,7 @@ class _Fuser:
         if matched is None or not _keeps_product(group, matched) or not _worthwhile(group, matched, loop, self.program):
             return False
         outer, renamed = matched
-        if not _can_sort(outer, [*group.members, renamed]):
+        if not _can_sort(outer, [*group.members, renamed]) or not _at_one_point(group, outer, renamed, self.program):
             return False
         group.axes = outer
         group.add(renamed, position)
@@ -204,7 +255,7 @@ class _Fuser:
         """Groups over equal domains that read the same large buffers and do not depend on each other run as one."""
         by_read: dict[str, list[int]] = defaultdict(list)
         for g in self.groups:
-            if g.axes and not self._is_closed(g):
+            if g.axes and not self._is_closed(g) and self.written_back.isdisjoint(g.writes):
                 for b in g.reads - g.writes:
                     by_read[b].append(g.number)
         for numbers in by_read.values():
@@ -288,6 +339,17 @@ def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...]
     symbols = {c: index(o) for o, c in mapping.items()}
     axes = tuple(a for a in group.axes or () if a.name in mapping)
     return axes, _renamed(loop, symbols, axes, program)
+
+
+def _at_one_point(group: Group, outer: tuple[Axis, ...], loop: Loop, program: Program) -> bool:
+    """Whether what a nest writes to inputs, all of it reads at the point that is written, and before: it goes through its points once, and
+    does all for one of them."""
+    members = [*group.loops, loop]
+    written = {w.buffer: w.indices for m in members for w in m.writes if program.buffers[w.buffer].role != "temporary"}
+    if not written:
+        return True
+    once = outer == group.axes and all(m.axes == outer and not (m.inner or m.checks or m.scans) for m in members)
+    return once and all(r.indices == written.get(r.buffer, r.indices) for m in members for r in m.reads())
 
 
 def _renamed(loop: Loop, symbols: dict[str, Index], outer: tuple[Axis, ...], program: Program) -> Loop:
