@@ -62,6 +62,30 @@ def test_what_the_reference_names_is_there_and_has_a_docstring() -> None:
         assert said(found), name
 
 
+def test_members_of_what_the_reference_names_have_docstrings() -> None:
+    """Of a class mkdocstrings writes out each method and property."""
+    lacking = []
+    for name in re.findall(r"^::: (\S+)$", page("reference/api.md") + page("reference/packages.md"), re.MULTILINE):
+        module, _, attribute = name.rpartition(".")
+        found = getattr(importlib.import_module(module), attribute)
+        members = vars(found) if isinstance(found, type) else {}
+        kinds = (types.FunctionType, property, staticmethod, classmethod)
+        own = (key for key, value in members.items() if not key.startswith("_") and isinstance(value, kinds))
+        lacking += [f"{name}.{key}" for key in own if not inspect.getdoc(getattr(found, key))]
+    assert not lacking
+
+
+def test_each_public_definition_of_opmill_has_a_docstring() -> None:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    lacking = []
+    for file in (ROOT / "packages" / "opmill" / "src").rglob("*.py"):
+        for node in ast.parse(file.read_text()).body:
+            overloads = any("overload" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
+            if isinstance(node, kinds) and not node.name.startswith("_") and not overloads and not ast.get_docstring(node):
+                lacking.append(f"{file.name}:{node.lineno} {node.name}")
+    assert not lacking
+
+
 def test_options_and_modes() -> None:
     text = page("reference/options.md")
     for name, (default, _) in opmill.list_options().items():

@@ -126,6 +126,7 @@ class FakeContext(TorchDispatchMode):
 
     @classmethod
     def is_infra_mode(cls) -> bool:
+        """What torch asks of a mode: it is part of a compiler, not of the program."""
         return True
 
     def __enter__(self) -> FakeContext:

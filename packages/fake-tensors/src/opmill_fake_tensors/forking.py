@@ -25,9 +25,11 @@ class ForkLock:
         _locks.add(self)
 
     def acquire(self, blocking: bool = True) -> bool:
+        """Takes the lock; False where another thread has it and ``blocking`` is false."""
         return self._lock.acquire(blocking)
 
     def release(self) -> None:
+        """Gives the lock back. Raises RuntimeError where nobody has it."""
         self._lock.release()
 
     def __enter__(self) -> None:

@@ -31,6 +31,7 @@ class CppKernelGenerator:
         self.progress = BuildProgress()
 
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
+        """Why a kernel cannot be written in C++ for the device of the options; None where it can."""
         if not options.device.startswith("cpu"):
             return f"device {options.device} is not a CPU"
         from .claim import refusal
@@ -38,10 +39,12 @@ class CppKernelGenerator:
         return refusal(kernel)
 
     def available(self) -> str | None:
+        """Why no kernel can be built here: there is no C++ compiler; None where there is."""
         found = toolchain.located()  # not run before there is something to build
         return found if isinstance(found, str) else None
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
+        """One reference for each kernel; what the store has is not built again. Raises ``KernelBuildError`` where a compiler fails."""
         compiler = toolchain.find()
         if isinstance(compiler, str):
             raise KernelBuildError("KC003", "no kernel can be built", why=compiler, hint="install g++ or set CXX")

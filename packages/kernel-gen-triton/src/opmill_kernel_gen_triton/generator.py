@@ -64,6 +64,7 @@ class TritonKernelGenerator:
         return toolchain.triton_version(), toolchain.assembler_version(), self.arch or toolchain.architectures(), self.budget
 
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
+        """Why a kernel cannot be written in Triton for the device of the options; None where it can."""
         if not options.device.startswith("cuda"):
             return f"device {options.device} is not a CUDA device"
         from .claim import refusal
@@ -92,6 +93,7 @@ class TritonKernelGenerator:
         return arch
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
+        """One reference for each kernel; what the store has is not built again. Raises ``KernelBuildError`` where a compiler fails."""
         if not kernels:
             return []
         arch = self._arch(options)

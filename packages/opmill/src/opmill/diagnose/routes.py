@@ -115,6 +115,7 @@ class _Once:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
+    """Nothing is warned of: a search compiles the same many times, and what falls back is compared as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

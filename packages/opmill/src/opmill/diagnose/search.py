@@ -223,7 +223,7 @@ def _changes(then: Sequence[str], now: Sequence[str]) -> int:
 
 
 _STALE = "a specialisation of before is run again: no guard looks at what this line reads, which has changed since"
-_FROZEN = "weights that were made constants (the option freeze) have changed since, and their copies are used again: opmill.thaw(model) forgets them"
+_FROZEN = "weights that were made constants (freeze) have changed since, and their copies run again: opmill.thaw(model) forgets them"
 _KEPT = "the same graph as before gives another result: something that it keeps from call to call is stale"
 _FUSING = "fusing loops"
 _BEFORE_LOOPS = ("layouts", "padding", "log softmax", "selections", "wide products", "products", "repeats")

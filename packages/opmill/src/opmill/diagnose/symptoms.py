@@ -148,6 +148,7 @@ def differs(eager: Run, compiled: Run) -> Checked:
 
 @contextlib.contextmanager
 def many_threads() -> Iterator[None]:
+    """Operators and kernels run in more threads than there are processors, so that those that meet in one place are seen to."""
     before = torch.get_num_threads()
     torch.set_num_threads(max(before, _CROWD))
     try:
@@ -246,6 +247,7 @@ def once(run: Run) -> None:
 
 
 def seconds(run: Run) -> float:
+    """Seconds of a call, until GPUs have done what it started."""
     _wait()
     start = time.perf_counter()
     run()
