@@ -167,6 +167,12 @@ def test_a_compiler_that_fails_itself_is_asked_for_less(store: Store, tmp_path, 
         CppKernelGenerator().build([CASES["tail_17"].kernel], OPTIONS, store)
 
 
+def test_an_edit_that_is_refused_is_no_bug_of_the_generator(store: Store) -> None:
+    with pytest.raises(KernelBuildError, match=r"KC001: .* an edited kernel[^$]*no_such_type") as error:
+        CppKernelGenerator().build_text(CASES["tail_17"].kernel, "no_such_type kernel;", OPTIONS, store)
+    assert "mend what was edited" in error.value.hint and "bug" not in error.value.hint
+
+
 def test_a_compiler_that_cannot_be_run_now_is_asked_again(monkeypatch) -> None:
     """What it says of itself is kept, that it could not be run is not."""
     toolchain._identify.cache_clear()

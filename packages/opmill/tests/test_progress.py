@@ -52,6 +52,15 @@ def test_the_log_says_how_far_it_is(collected):
     assert collected.lines[0].startswith("step 0, since ") and collected.lines[1].startswith("step 1, since ")
 
 
+def test_what_is_inside_is_told_in_the_same_line(collected):
+    with progress(lambda: "reads", None, every=0.001), progress(lambda: "compiles", None, every=0.001):
+        assert collected.enough.wait(WAIT_S)
+        within = threading.active_count()
+    assert {line.partition(",")[0] for line in collected.lines} <= {"reads", "compiles"} and collected.lines[-1].startswith("compiles")
+    with progress(lambda: "reads", None, every=0.001):
+        assert threading.active_count() >= within - 1, "one thread told both"
+
+
 def test_what_cannot_be_told_is_no_failure(collected):
     with progress(lambda: 1 / 0, None, every=0.001):
         assert collected.enough.wait(WAIT_S)
@@ -111,7 +120,11 @@ def test_it_is_told_of_a_compile(monkeypatch):
 
     class Asked(module._Spinner):
         def begin(self) -> None:
-            module._text(self._what)
+            """Nothing is shown."""
+
+        def inside(self, what):  # a graph is compiled while its code is read
+            module._text(what)
+            return super().inside(what)
 
     monkeypatch.setattr(module, "_Spinner", Asked)
     compiled = opmill.compile(lambda x: x * 2, options={"progress": True, "cache": False})

@@ -59,3 +59,15 @@ def test_a_text_that_changes_has_no_name_of_opmills() -> None:
     for size in (1, 20, 300, 40):
         compiled(torch.ones(size))
     assert not any(".stack" in str(found) for found in opmill.explain(compiled)(torch.ones(5)).breaks)
+
+
+def test_notebooks_show_what_prints_and_not_the_data() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * 2).sum()
+
+    given = torch.ones(4)
+    checked, profile = opmill.check(f)(given), opmill.profile(f, calls=1)(given)
+    found, told = opmill.bisect(f)(given), opmill.explain(Turns())(torch.ones(3)).breaks[0]
+    for each in (checked, profile, found, told):
+        assert each._repr_html_().startswith("<pre") and "Struct" not in each._repr_html_()
+    assert "all 1 agree" in checked._repr_html_() and "nothing is wrong" in found._repr_html_() and "FE030" in told._repr_html_()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from pathlib import Path
 
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import BuildProgress
@@ -51,9 +52,20 @@ def make_edited(kernel: LoopKernel, text: str, key: str, compiler: toolchain.Too
     with store.lock(ARTIFACT, made):
         if not store.contains(ARTIFACT, made):
             with store.workspace() as where:
-                [data] = compiler.compile_all([_job([whole], target)], 1, where)
+                data = _compiled_edit(whole, compiler, target, where)
             store.put(ARTIFACT, made, data)
     return KernelRef("cpu", ARTIFACT, made, "kernel")
+
+
+def _compiled_edit(text: KernelText, compiler: toolchain.Toolchain, target: Target, where: Path) -> bytes:
+    try:
+        [data] = compiler.compile_all([_job([text], target)], 1, where)
+    except KernelBuildError as error:
+        if error.code != "KC001":
+            raise
+        told = "mend what was edited, or remove the file to be rid of the edit"
+        raise KernelBuildError("KC001", "the C++ compiler refused an edited kernel", where=error.where, why=error.why, hint=told) from None
+    return data
 
 
 def text_of(kernel: LoopKernel, entry: str, target: Target) -> KernelText:

@@ -175,11 +175,17 @@ def _tracing(name: str) -> Any:
     return tracing_of(name)
 
 
+_CALL_OF_MODULES = torch.nn.Module._call_impl.__qualname__
+
+
 @contextlib.contextmanager
 def _watched(progress: bool | None, record: Record, come_to: Callable[[], str]) -> Iterator[None]:
     """While a function is read: shows how far that is, notes how long it takes, and writes a trace where one is asked for."""
     tracing, start, compiled = record.tracing, time.perf_counter(), sum(graph.seconds for graph in record.graphs)
-    with progress_of(come_to, progress), tracing.capture(come_to()) if tracing else contextlib.nullcontext():
+    with (
+        progress_of(lambda: come_to().replace(_CALL_OF_MODULES, record.name), progress),
+        tracing.capture(come_to()) if tracing else contextlib.nullcontext(),
+    ):
         try:
             yield
         finally:

@@ -34,16 +34,27 @@ def progress(what: Told, wanted: bool | None, every: float = _LOGGED_S) -> Itera
     """Shows ``what()``, asked again and again, while the block runs: with a spinner on stderr at once (True), never (False), or after a
     second on a terminal and in a notebook (None); elsewhere as a line of ``opmill.progress`` each ``every`` seconds, where that topic
     is shown."""
+    outer = getattr(_of_thread, "teller", None)
+    if outer is not None:  # what is inside of it is what goes on now, in the same line
+        with outer.inside(what):
+            yield
+        return
     shown = sys.stderr.isatty() or in_notebook()
     if wanted is False or (wanted is None and not shown and not topic("progress").isEnabledFor(logging.INFO)):
         yield
         return
     teller: _Spinner | _Lines = _Spinner(what, 0.0 if wanted else _SLOW_S) if wanted or shown else _Lines(what, every)
+    _of_thread.teller = teller
     teller.begin()
     try:
         yield
     finally:
+        _of_thread.teller = None
         teller.stop()
+
+
+_of_thread = threading.local()
+"""``teller``: what shows the progress of this thread, if anything does."""
 
 
 def _text(what: Told) -> str:
@@ -53,35 +64,52 @@ def _text(what: Told) -> str:
         return "opmill compiles"
 
 
-class _Lines:
+class _Telling:
+    """What goes on, and what inside of it, the innermost last."""
+
+    def __init__(self, what: Told) -> None:
+        self._whats, self._begun = [what], time.monotonic()
+
+    @contextlib.contextmanager
+    def inside(self, what: Told) -> Iterator[None]:
+        self._whats.append(what)
+        try:
+            yield
+        finally:
+            self._whats.remove(what)
+
+    def _told(self) -> str:
+        return f"{_text(self._whats[-1])}, since {time.monotonic() - self._begun:.0f} s"
+
+
+class _Lines(_Telling):
     """Says how far it is, now and then."""
 
     def __init__(self, what: Told, every: float) -> None:
-        self._what, self._every, self._ended = what, every, threading.Event()
-        self._begun = time.monotonic()
+        super().__init__(what)
+        self._every, self._ended = every, threading.Event()
 
     def begin(self) -> None:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
-            topic("progress").info("%s, since %.0f s", _text(self._what), time.monotonic() - self._begun)
+            topic("progress").info("%s", self._told())
 
     def stop(self) -> None:
         self._ended.set()
 
 
-class _Spinner:
+class _Spinner(_Telling):
     """A rich status that may be stopped before it was ever started."""
 
     def __init__(self, what: Told, after: float) -> None:
         from opmill_fake_tensors.forking import ForkLock  # there by now: this is a compile
 
-        self._what = what
+        super().__init__(what)
         self._lock = ForkLock()
         self._status: contextlib.ExitStack | None = None
         self._stopped = False
-        self._begun = time.monotonic()
         self._timer = threading.Timer(after, self._start)
         self._timer.daemon = True
 
@@ -101,9 +129,6 @@ class _Spinner:
         while not self._stopped:
             status.update(self._told())
             time.sleep(_EVERY_S)
-
-    def _told(self) -> str:
-        return f"{_text(self._what)}, since {time.monotonic() - self._begun:.0f} s"
 
     def stop(self) -> None:
         self._timer.cancel()

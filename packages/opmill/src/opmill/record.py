@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from .edits import Edits
 from .logs import topic
 from .metrics import count
+from .shown import InNotebooks
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, column behind the last."""
@@ -39,7 +40,7 @@ class GraphRecord(Struct):
     fallback: str = ""
 
 
-class BreakRecord(Struct, frozen=True):
+class BreakRecord(InNotebooks, Struct, frozen=True):
     """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do; ``stack``:
     (file, line, function) of the user's frames that were being captured, innermost first; ``spans``: lines and columns of the expression in
     each. ``times``: how often it was met while compiling; ``turns``: whether a loop of the program meets it again and again."""
@@ -64,7 +65,7 @@ class BreakRecord(Struct, frozen=True):
         return "\n".join([*lines, *excerpt(self.stack, self.spans)])
 
 
-class RecompileRecord(Struct, frozen=True):
+class RecompileRecord(InNotebooks, Struct, frozen=True):
     """A call that no specialisation was made for: of which function, and for each specialisation, the latest first, what it assumes that
     did not hold (``x.size(0): expected s0 >= 4 (...), found ...``). ``where``: the function (``file:line``); ``read``: the line of it that
     reads what changed, as a traceback shows it, where that is known; ``hint``: what to do."""

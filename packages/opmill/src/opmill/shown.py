@@ -18,6 +18,15 @@ class Shown(str):
         return f'<pre style="white-space: pre-wrap">{html.escape(str(self))}</pre>'
 
 
+class InNotebooks:
+    """What has a text of several lines for people: a notebook shows that, and not the data that it is."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return Shown(str(self))._repr_html_()
+
+
 def shown(parts: Iterable[str]) -> Shown:
     """The parts, one below the other."""
     return Shown("\n".join(parts))

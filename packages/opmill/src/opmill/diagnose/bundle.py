@@ -21,6 +21,7 @@ from ..errors import UsageValueError
 from ..explain import explanation_of
 from ..options import Options
 from ..settings import resolve_arguments
+from ..shown import InNotebooks
 from .check import Checked, check
 from .copies import Program, uncompiled
 from .graphs import CapturingBackend
@@ -59,7 +60,7 @@ def bundle(model: Any, folder: str | os.PathLike[str] | None = None, *, data: bo
     return call
 
 
-class Replayed(Struct, frozen=True):
+class Replayed(InNotebooks, Struct, frozen=True):
     """What a replay saw: for each graph the comparison, or the exception that compiling it raised."""
 
     results: tuple[tuple[str, Checked | str], ...]

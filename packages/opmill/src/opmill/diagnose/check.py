@@ -14,6 +14,7 @@ from msgspec import Struct
 from torch.utils import _pytree as pytree
 
 from ..compile import arguments_of, compiling_anew, running_uncompiled
+from ..shown import InNotebooks
 from .copies import Program, kept, modules_of, tensors_of, uncompiled
 
 TOLERANCE = 8.0
@@ -33,7 +34,7 @@ class Compared(Struct, frozen=True):
     problem: str = ""
 
 
-class Checked(Struct, frozen=True):
+class Checked(InNotebooks, Struct, frozen=True):
     """What ``opmill.check`` saw. True as a condition where everything agrees.
 
     ``rows``: outputs, gradients, and what the call changed (arguments, parameters, buffers). ``reference``: why there is no float64 result

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from torch import fx
 
+from ..shown import InNotebooks
 from .check import Checked
 from .program import program_text
 
@@ -21,7 +22,7 @@ class KernelFault(Struct, frozen=True):
     origin: str
 
 
-class Finding(Struct, frozen=True):
+class Finding(InNotebooks, Struct, frozen=True):
     """What bisecting found. False as a condition where nothing is wrong.
 
     ``part``: ``"nothing"``, ``"frontend"``, ``"backend"``, or ``"guards"`` for results of before that are given again. ``steps``: what was

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..origins import lines_in
+from ..shown import InNotebooks
 
 _SHOWN = 20
 
@@ -50,7 +51,7 @@ class ModuleProfile(Struct, frozen=True):
     share: float
 
 
-class Profile(Struct, frozen=True):
+class Profile(InNotebooks, Struct, frozen=True):
     """What ``opmill.profile`` measured. ``steps``: the longest first. ``modules``: those that run, from the outermost inward, in the order
     of the program. ``eager`` and ``compiled``: seconds of a whole call, with its backward where there is one. ``note``: what could not be
     measured."""
