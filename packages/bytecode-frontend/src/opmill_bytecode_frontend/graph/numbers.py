@@ -81,7 +81,7 @@ class Numbers:
         self.read |= {name: read} if read else {}
 
     def new_sizes(
-        self, obj: Any, source: Source, limits: Mapping[int, Limits], size_of: Callable[[Source, int], Source]
+        self, obj: torch.Tensor, source: Source, limits: Mapping[int, Limits], size_of: Callable[[Source, int], Source]
     ) -> dict[int, Index]:
         """Symbols for the dimensions of an input in ``limits``. Of a wrapper that has a part of the whole inside, where other devices have
         the others, they are the sizes of this part; of one that no part tells of, there are none."""
