@@ -88,7 +88,7 @@ PARTS = {
             script("gpu_decode", GRAPHS, "--tokens", "2"),
         ],
     ),
-    "flex": Part([script("gpu_attention", "speed")], 90),
+    "flex": Part([script("gpu_attention", "speed")], 170),
     "decode": Part(DECODED, 75),
     "token": Part(DECODED[:2], 75),
     "int8": Part(INT8, 75),

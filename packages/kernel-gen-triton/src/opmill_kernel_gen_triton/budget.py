@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,13 @@ class DotShape:
 @dataclass(frozen=True)
 class AttentionShape:
     """A program has ``rows`` rows and walks over the others ``steps`` at a time, with loads ``stages`` steps ahead. Powers of two.
-    ``order`` of gradients: both products of a step "apart", its exponentials between them, or "together" before these; or "ahead", that
-    is together, and one of the next step's beside the exponentials."""
+    ``ahead``: gradients multiply for the next step while this one's exponentials are computed."""
 
     rows: int
     steps: int
     warps: int
     stages: int
-    order: Literal["apart", "together", "ahead"] = "apart"
+    ahead: bool = False
 
 
 _SMALL_DOTS = (DotShape(64, 64, 64, 4, 3), DotShape(64, 64, 32, 4, 2))

@@ -53,8 +53,7 @@ class _Writer:
         self.masked = bool(self.rows % self.shape.rows)
         self.blocks = self._blocks()
         self.ragged = bool(self.others % (self.blocks[1] if self.blocks else self.shape.steps))
-        self.together = self.shape.order != "apart"
-        self.ahead = self.shape.order == "ahead" and self.blocks is None and found.part != "forward"
+        self.ahead = self.shape.ahead and self.blocks is None and found.part != "forward"
 
     def _blocks(self) -> tuple[int, int] | None:
         """How many rows and partners of these the blocks have of which the program is told; None where places say it all."""
@@ -280,25 +279,23 @@ class _Writer:
             self.store("largest", "largest")
 
     def pair(self, lines: Lines, own: str, partner: str, first: str, second: str) -> None:
-        """Writes ``score`` and, in orders that say so, ``products`` and the next step's score. A program waits for ``products``, and so for
-        all before it; what comes then runs beside the exponentials."""
-        if not self.ahead:
-            self.tile(lines, partner, partner, "cindex", outer=False)
-            lines.add(f"score = {self.dot(own, f'tl.trans({partner})')}")
-        if self.together:
+        """Writes ``score``; where the next step's is computed meanwhile, ``products`` and that. A program waits for ``products``, and so
+        for all before it; what comes then runs beside the exponentials."""
+        if self.ahead:
             self.tile(lines, second, second, "eindex", outer=False)
             lines.add(f"products = {self.dot(first, f'tl.trans({second})')}")
-        if self.ahead:
             self.scored(lines, "rstart + RBLOCK", "further")
-            self.tile(lines, partner, partner, "cindex", outer=False)
+        self.tile(lines, partner, partner, "cindex", outer=False)
+        if not self.ahead:
+            lines.add(f"score = {self.dot(own, f'tl.trans({partner})')}")
 
     def products(self, lines: Lines, first: str, second: str, between: str = "") -> None:
         """Writes ``products``, and ``between`` as soon as its operands are there."""
-        if not self.together:
+        if not self.ahead:
             self.tile(lines, second, second, "eindex", outer=False)
         if between:
             lines.add(between)
-        if not self.together:
+        if not self.ahead:
             lines.add(f"products = {self.dot(first, f'tl.trans({second})')}")
 
     def go_on(self, lines: Lines) -> None:
