@@ -9,6 +9,7 @@ from opmill_graph_ir.loops.cases import Case, axes, cast, op
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Check, Const, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_graph_ir.schedule import columns
+from opmill_kernel_gen_triton import columns as passes_of_rows
 from opmill_kernel_gen_triton.budget import Budget
 from opmill_kernel_gen_triton.debug import as_for_gpu, disagreement
 from opmill_kernel_gen_triton.kernel import kernel_text
@@ -69,6 +70,13 @@ def test_agree_with_the_reference(rows: int, length: int, dtype: str) -> None:
     assert passes(kernel) == 1 and len(kernel_text(kernel, FEW).functions) == 2
     assert disagreement(Case("gradients", kernel, rtol=256.0), budget=FEW) is None
     assert disagreement(Case("gradients", kernel, rtol=256.0), budget=FEW, wide=True) is None
+
+
+def test_where_much_is_read_nothing_is_read_ahead(monkeypatch) -> None:
+    monkeypatch.setattr(passes_of_rows, "_AHEAD", 1)
+    kernel = gradients(67, 96)
+    assert kernel_text(kernel, FEW).functions[0][0].text.count("tl.load(g_ptr") == 1
+    assert disagreement(Case("gradients", kernel, rtol=256.0), budget=FEW) is None
 
 
 def test_many_programs_share_the_rows_evenly() -> None:

@@ -273,6 +273,7 @@ def extended(state: Compilation) -> Steps:
 
 
 def joined_alike(state: Compilation) -> Steps:
+    """Schedules with fewer, larger kernels."""
     return _changed(state, join_alike)
 
 

@@ -23,6 +23,8 @@ _PROGRAM = "program"
 """The name of a program's number in places of scratch memory."""
 _VALUES = 2
 """How many times as much of a row is kept where it would be read once more otherwise, and its columns, too."""
+_AHEAD = 4
+"""Rows of buffers that are read a turn ahead: more take registers that other programs of a multiprocessor need."""
 _TURNS = 4
 """Rows that a program should at least go over: each leaves as much as one row."""
 
@@ -126,13 +128,20 @@ class RowsWriter(NestWriter):
         block, step = self.tiling.block("x"), self.summed.programs * self.tiling.block("x")
         begin = self._program() if block == 1 else f"{self._program()} * XBLOCK"
         extent = body.space.scalar(rows.extent)
-        now = self._read_row(rows, begin)
+        now: dict[Expr, Text] = {}
+        after: dict[Expr, Text] = {}
+        ahead = len(self._large()) <= _AHEAD
+        if ahead:
+            now = self._read_row(rows, begin)
         self.lines = body.outer = body.inner = loop
-        after = self._read_row(rows, f"tl.minimum(xstart + {step}, {extent} - XBLOCK)")
-        rows.start = "xstart"
-        loop.add(f"xindex = xstart + tl.arange(0, XBLOCK){rows.along}")
-        self._drop("x")
-        body.memo.update(now)
+        if ahead:
+            after = self._read_row(rows, f"tl.minimum(xstart + {step}, {extent} - XBLOCK)")
+            rows.start = "xstart"
+            loop.add(f"xindex = xstart + tl.arange(0, XBLOCK){rows.along}")
+            self._drop("x")
+            body.memo.update(now)
+        else:
+            self._read_row(rows, "xstart")
         super()._phases(0, len(phases))
         body.groups = [rows, row]
         for let in last.lets:
@@ -152,15 +161,22 @@ class RowsWriter(NestWriter):
             outside.add(f"tl.store({store.buffer}_ptr + {body.space.index(store.index).tight}, tl.sum({name}, 0)[None, :]{mask})")
 
     def _read_row(self, rows: Group, start: str) -> dict[Expr, Text]:
-        """All that a turn reads of memory, by a turn before it: a program waits for it while it computes, and its threads for each other
-        only then."""
+        """All that a turn reads of memory, where there are registers for it by the turn before: a program waits for it while it computes,
+        and its threads for each other only then."""
         rows.start = start
         self._drop("x")
         self.lines.add(f"xindex = {start} + tl.arange(0, XBLOCK){rows.along}")
         outer = {a.name for a in self.nest.axes}
+        return {e: self.body.value(e) for e in self._settled() if e.index.symbols & outer}
+
+    def _settled(self) -> list[Load]:
         loads = dict.fromkeys(e for p in self.nest.phases for e in walk.loads(p))
-        own = [e for e in loads if e.mask is None and e.index.symbols & outer and self.body.settled(e)]
-        return {e: self.body.value(e) for e in own}
+        return [e for e in loads if e.mask is None and self.body.settled(e)]
+
+    def _large(self) -> list[Load]:
+        """What is read of whole rows."""
+        axes = {self.nest.axes[0].name, self.summed.sums.axes[0].name}
+        return [e for e in self._settled() if axes <= e.index.symbols]
 
     def _read_once(self, phases: Sequence[Phase]) -> None:
         """What all rows share is read before the first of them."""
