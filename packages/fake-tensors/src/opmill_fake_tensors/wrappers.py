@@ -39,6 +39,12 @@ def is_over_mesh(cls: Any) -> bool:
     return takes_operators(cls) and hasattr(getattr(cls, "_op_dispatcher", None), "sharding_propagator")
 
 
+def mode_of_fakes() -> object:
+    """The mode of torch's own fake tensors that is on, if one is. DTensor has one on while it asks an operator for nothing but the sizes of
+    its whole result: what runs then is no part of a graph."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+
+
 class NotTakenApart(TypeError):
     """A tensor whose class takes operators, and that cannot be taken apart into plain tensors and put together again."""
 
@@ -212,6 +218,7 @@ __all__ = [
     "inner_sizes",
     "is_over_mesh",
     "is_wrapper",
+    "mode_of_fakes",
     "numbers_of",
     "put_together",
     "resized",

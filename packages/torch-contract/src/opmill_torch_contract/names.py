@@ -44,6 +44,14 @@ NAMES: tuple[Row, ...] = (
     ),
     *rows("tracing imports torch's own compiler, which takes seconds", "torch._compile._disable_dynamo"),
     *rows(
+        "graphs of tensors over a mesh have operators that are run for their sizes alone",
+        "torch._C._get_dispatch_mode torch._C._TorchDispatchModeKey.FAKE",
+    ),
+    *rows(
+        "tensors over a mesh that are laid out along another dimension have no symbolic sizes",
+        "torch.distributed.distributed_c10d._resolve_process_group",
+    ),
+    *rows(
         "checks and sizes that programs state end the graph",
         "torch._assert torch._assert_async torch._check torch._check_is_size torch._sym_sqrt torch.ops.aten._assert_scalar",
     ),

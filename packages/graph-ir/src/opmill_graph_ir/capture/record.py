@@ -19,6 +19,7 @@ from opmill_fake_tensors.compat import distrust_twins
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Index, Sizes
+from opmill_fake_tensors.wrappers import mode_of_fakes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
@@ -139,6 +140,7 @@ class Recorder(FakeContext):
         self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None, repeats: bool = False
     ) -> None:
         super().__init__(sizes, data=sizes or Sizes())
+        self.around = mode_of_fakes()
         self.differentiate, self.repeats = differentiate, repeats
         self.late: list[Late] = []
         self.state = _State(AtenGraph(sizes=sizes))
@@ -324,7 +326,7 @@ class Recorder(FakeContext):
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.state.policy is not None and not self._inside and not describe(func).composite:
             return judged(self, func, args, kwargs)
-        if self._inside:
+        if self._inside or mode_of_fakes() is not self.around:
             return super().run(func, args, kwargs)
         op = describe(func)
         if op.packet == "aten::item":
