@@ -212,3 +212,31 @@ def test_what_only_a_class_has_and_what_is_none() -> None:
         return bool(Mode.TRAIN), not Mode.TRAIN, 1 if Mode.TRAIN else 2, made.a, deep.a, x + 1
 
     assert str(capture(f, "eager", fullgraph=True)(torch.ones(1))) == str(f(torch.ones(1)))
+
+
+class Collecting(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def test_a_handler_of_the_program_gets_a_record_where_it_stands() -> None:
+    def f(logger: Any, lines: Any, x: Any) -> Any:
+        logger.info("first %s", 1)
+        seen = list(lines)
+        lines.clear()
+        logger.info("second")
+        return seen, x + 1
+
+    captured = capture(f, "eager")
+    quiet = logging.Logger("quiet", logging.INFO)
+    quiet.addHandler(logging.NullHandler())
+    assert captured(quiet, [], torch.ones(1))[0] == []
+    for _ in range(2):
+        handler = Collecting()
+        quiet.addHandler(handler)
+        assert captured(quiet, handler.lines, torch.ones(1))[0] == ["first 1"] and handler.lines == ["second"]
+        quiet.removeHandler(handler)

@@ -553,7 +553,7 @@ class Recorder:
         """What was written may require grad from then on, and with a view that of which it is one."""
         self.writes.note(fake)
         if (refused := refused_write(fake, self.given_leaves, self.by_fake.values())) is not None:
-            vm.unsupported("FE032", refused, "it requires grad, and eager refuses the write")
+            vm.unsupported("FE032", "a write that eager refuses", refused)
         for written in [t for t in (fake, fake._base) if t is not None]:
             if (known := self.by_fake.get(id(written))) is not None and known.fake is written:
                 self.note_leaf(vm, known.fake, known.obj)

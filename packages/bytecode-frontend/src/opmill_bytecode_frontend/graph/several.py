@@ -43,13 +43,13 @@ def is_refused(tensor: torch.Tensor) -> bool:
 
 
 def refused_write(fake: torch.Tensor, given_leaves: Iterable[torch.Tensor], values: Iterable[TensorValue]) -> str | None:
-    """What is written to where eager would refuse it, and what stands for the tensor does not."""
+    """Why eager would refuse a write that what stands for the tensor does not; None where it does not."""
     if any(each is fake for each in given_leaves):
-        return "a write to a leaf whose data was assigned"
+        return "it is to a leaf whose data was assigned"
     if fake.requires_grad and torch.is_grad_enabled():
         outside = [each for each in values if each.obj is not None and memory(each.fake) == memory(fake)]
         if any(is_refused(each.obj) for each in outside if isinstance(each.obj, torch.Tensor)):
-            return "a write to a view"
+            return "it is to a view of a leaf, one of several, or one from no_grad"
     return None
 
 

@@ -375,7 +375,7 @@ class ObjectValue(Value):
         else:
             self.nowhere(vm, name, raw)
 
-    def refused_by(self, vm: Machine, change: Any, found: property, *value: object) -> None:
+    def refused_by(self, vm: Machine, change: Callable[..., object], found: property, *value: object) -> None:
         """A property that cannot be set or deleted says so: it knows its name, which need not be that of the attribute."""
         model = type(self.cls.__name__, (), {"__module__": self.cls.__module__, "__qualname__": self.cls.__qualname__})
         try:

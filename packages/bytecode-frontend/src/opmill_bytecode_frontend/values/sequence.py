@@ -277,7 +277,7 @@ class TupleValue(SequenceValue):
 
     cls = tuple
 
-    def written_now(self, vm: Machine, name: str) -> Any:
+    def written_now(self, vm: Machine, name: str) -> types.FunctionType | None:
         """The function written in Python that the data model calls for ``name``, which is assumed; None where there is none."""
         if self.cls is tuple or self.cls is torch.Size:
             return None

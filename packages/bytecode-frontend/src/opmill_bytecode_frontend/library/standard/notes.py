@@ -6,14 +6,16 @@ from __future__ import annotations
 import builtins
 import logging
 import re
+import types
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
 from ...effects.changes import log_at, warn_at
+from ...interpretation.owners import is_users
 from ...values.base import Value
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
@@ -120,6 +122,17 @@ def warn(
     return NONE
 
 
+def is_seen(logger: object) -> bool:
+    """Whether what a logger is given goes through code of the program: handlers, filters and the like of classes of its own."""
+    while isinstance(logger, logging.Logger):
+        handlers = logger.handlers
+        parts = [*logger.filters, *handlers, *(part for handler in handlers for part in (*handler.filters, handler.formatter))]
+        if any(is_users(cast(type, part if isinstance(part, types.FunctionType) else type(part))) for part in parts if part is not None):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
 @named("logging.Logger._log")
 def log(
     vm: Interpreter,
@@ -135,6 +148,10 @@ def log(
     stacklevel = kw.pop("stacklevel", rest[1] if len(rest) > 1 else ConstantValue(1)).constant()
     if vm.truth(kw.pop("stack_info", rest[0] if rest else NONE)) or vm.truth(exc_info):
         vm.unsupported("FE068", "a log record with a traceback or the stack", "it would show the generated code")
+    asked = logger.real()
+    if is_seen(asked):
+        vm.unsupported("FE068", "a log record that the program's own handler gets", "it gets it where the program stands")
+    vm.guard(Predicate(Pinned(asked, f"logger {asked.name}"), lambda now: not is_seen(now), "has no handler of the program"))
     frame = vm.frame
     while frame.caller is not None and frame.code.co_filename == logging._srcfile:
         frame = frame.caller
