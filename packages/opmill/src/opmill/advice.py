@@ -76,7 +76,8 @@ def _training(seen: Seen) -> Iterator[str]:
     tracked = any(t.requires_grad for t in tensors)
     changing = [m for m in seen.model.modules() if isinstance(m, _CHANGING)]
     if tensors and not tracked and seen.model.training and changing:
-        yield f"{len(changing)} modules (dropout, batch norm) are in training mode and no gradients are recorded: was .eval() forgotten?"
+        count = "a module" if len(changing) == 1 else f"{len(changing)} modules"
+        yield f"{count} (dropout, batch norm) in training mode, and no gradients are recorded: was .eval() forgotten?"
     if tracked and not seen.model.training:
         yield "gradients are recorded in evaluation mode: under torch.no_grad() nothing is kept for a backward"
 

@@ -110,6 +110,8 @@ def _operators(part: str, console: Console) -> int:
     """A row for each operator that has a record; 1 where there is none."""
     from opmill_graph_ir.ops.table import COLUMNS, facts  # all lowerings are imported: only where they are asked for
 
+    if not console.is_terminal:
+        console = Console(width=max(console.width, _WIDE))  # a file or a pipe: names are not cut
     table = Table(*COLUMNS, title="operators", title_justify="left")
     for row in facts():
         if part in row[0]:
@@ -117,6 +119,10 @@ def _operators(part: str, console: Console) -> int:
     console.print(table)
     console.print("Others are torch's own: called as they are, their results saved for a backward, aliasing as their schemas say.")
     return 0 if table.row_count else 1
+
+
+_WIDE = 180
+"""Columns of a table of operators where no terminal says how many there are."""
 
 
 def _report(chosen: argparse.Namespace, console: Console) -> int:
