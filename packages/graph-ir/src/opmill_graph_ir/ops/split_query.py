@@ -22,8 +22,8 @@ from .context import Context, Extents, Indices, View, contiguous, view_axes
 from .exprs import cast, const, op
 from .placed import Memory
 
-_PROGRAMS = 512
-"""That read beside each other: four a multiprocessor of a large device, each with few steps: it waits for memory in the first."""
+_PROGRAMS = 256
+"""That read beside each other: two a multiprocessor of a large device. Twice as many take longer: what they find is put together by more."""
 _LEAST = 64
 """Positions of a part: a tile of keys."""
 _LONGEST = 2048
