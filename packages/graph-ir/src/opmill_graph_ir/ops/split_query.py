@@ -23,7 +23,7 @@ from .exprs import cast, const, op
 from .placed import Memory
 
 _PROGRAMS = 256
-"""That read beside each other: two a multiprocessor of a large device. Twice as many take longer: what they find is put together by more."""
+"""That read beside each other: two a multiprocessor of a large device. With twice as many, what they find takes longer to put together."""
 _LEAST = 64
 """Positions of a part: a tile of keys."""
 _LONGEST = 2048

@@ -19,6 +19,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from ..loops.index import Index, index
 from ..loops.ir import LONGEST_SORT, Axis
 from ..lowered import Extern
+from ..overloads import exchanges
 from .effects import gives_views, in_order, may_raise
 from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
@@ -81,8 +82,8 @@ class _Fuser:
         """Size symbols that only data tell, and the operators that make them known."""
         self.written_back: set[str] = set()
         """Inputs that are written point by point in a nest which computes what they are given."""
-        self.shown = {b for s in program.statements if type(s) is Extern and gives_views(s) for b in reads_of(s)}
-        """Buffers that operators may have given views of."""
+        self.shown = {b for s in program.statements if type(s) is Extern and _reads_on(s) for b in reads_of(s)}
+        """Buffers that are read on when the operators that were given them are over: through views, or by exchanges till the wait."""
         self.raising: set[int] = set()
         """Groups that raise for some contents of what they read."""
 
@@ -339,6 +340,10 @@ def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...]
     symbols = {c: index(o) for o, c in mapping.items()}
     axes = tuple(a for a in group.axes or () if a.name in mapping)
     return axes, _renamed(loop, symbols, axes, program)
+
+
+def _reads_on(node: Extern) -> bool:
+    return gives_views(node) or exchanges(node.op) or bool(node.bodies)
 
 
 def _at_one_point(group: Group, outer: tuple[Axis, ...], loop: Loop, program: Program) -> bool:
