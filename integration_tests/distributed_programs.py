@@ -355,6 +355,50 @@ def sharded() -> str:
     return differences(*trained)
 
 
+WRAPPING = """
+import functools, torch
+from torch.utils.checkpoint import checkpoint
+
+class Layer(torch.nn.Module):
+    def __init_subclass__(cls):
+        forward = cls.forward
+        @functools.wraps(forward)
+        def checkpointing(self, *args):
+            if type(self).forward is checkpointing:
+                return checkpoint(functools.partial(forward, self), *args, use_reentrant=False)
+            return forward(self, *args)
+        cls.forward = checkpointing
+
+class Block(Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+    def forward(self, x):
+        return x + self.inner(x.to(torch.float32)).relu()
+"""
+
+
+def checkpointed_blocks() -> str:
+    """Blocks of a library that wraps their ``forward`` in every class derived from theirs, as the one that FSDP makes."""
+    from torch.distributed.fsdp import fully_shard
+
+    library: dict[str, Any] = {"__name__": "wrapping"}
+    exec(compile(WRAPPING, "/site-packages/wrapping.py", "exec"), library)
+    x, gradients = torch.randn(3, 8, device=DEVICE), []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), library["Block"](), library["Block"]()).to(DEVICE)
+        before = opmill.counters()["graphs"]
+        for k in (1, 2):
+            model[k] = fully_shard(opmill.compile(model[k]) if compiled else model[k])
+        fully_shard(model)
+        model(x).square().sum().backward()
+        gradients.append([p.grad.full_tensor() for p in model.parameters()])
+        if compiled and opmill.counters()["graphs"] == before:
+            return "no graph"
+    return differences(*gradients)
+
+
 PROGRAMS: dict[str, Any] = {
     "ddp, compiled outside": lambda: data_parallel(True),
     "ddp, compiled inside": lambda: data_parallel(False),
@@ -373,6 +417,7 @@ PROGRAMS: dict[str, Any] = {
     "later, in another graph": lambda: same_gradients(later_still, 3),
     **{f"embedding, {how}": partial(embedded, how) for how in ("summed", "a break", "unsummed", "an error")},
     "fsdp": sharded,
+    "fsdp, checkpointed blocks": checkpointed_blocks,
 }
 
 

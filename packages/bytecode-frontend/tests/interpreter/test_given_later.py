@@ -87,7 +87,7 @@ def outcomes(base: type, question: str, name: str, method: Any, wrapped: Any) ->
 @pytest.mark.parametrize(
     ("base", "name", "question", "method"),
     [(base, *row) for base in (object, ValueError, tuple) for row in ROWS if base is not tuple or row[1] in OF_TUPLES],
-    ids=lambda part: getattr(part, "__name__", str(part)),
+    ids=lambda part: getattr(part, "__name__", type(part).__name__ if not isinstance(part, str) else part),
 )
 def test_a_method_comes_and_goes(base: type, name: str, question: str, method: Any) -> None:
     want = outcomes(base, question, name, method, lambda function: function)

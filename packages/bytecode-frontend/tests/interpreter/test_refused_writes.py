@@ -138,3 +138,26 @@ def test_the_program_sees_that_a_given_view_is_not_written(make, write):
     captured = capture(f, "eager")
     for _ in range(2):
         assert str(captured(make(), torch.ones(2))) == str(f(make(), torch.ones(2)))
+
+
+@pytest.mark.parametrize(
+    "same",
+    [lambda t: t.to(t.dtype), lambda t: t.contiguous(), lambda t: t.float(), lambda t: t.real, lambda t: t.conj(), lambda t: t.cpu()],
+    ids=["to", "contiguous", "float", "real", "conj", "cpu"],
+)
+@pytest.mark.parametrize("make", [lambda x: x[1:], lambda x: (x * 2).unbind()[0]], ids=["of a leaf", "one of several"])
+def test_a_view_that_is_given_back_as_it_was_is_not_written(make, same):
+    """An operation that has nothing to do is no write: graphs ended there."""
+
+    def f(t):
+        return same(t) * 2 + t
+
+    x = torch.ones(3, 3).requires_grad_()
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm
+
+    assert torch.equal(capture(f, backend)(make(x)), f(make(x)))
+    assert len(graphs) == 1

@@ -82,7 +82,7 @@ def test_a_graph_inside_is_one_object_wherever_it_is_named():
     "function",
     [torch.tanh, F.linear, F.max_pool2d, F.gelu, operator.add, torch.Tensor.add_, torch.ops.aten.relu, torch.ops.aten.relu.default]
     + [torch.special.erf, torch.fft.fft, torch.linalg.svd, getattr, torch.ops.higher_order.cond, torch.sym_max],
-    ids=str,
+    ids=lambda function: getattr(function, "__name__", ""),
 )
 def test_functions_are_found_by_their_name(function):
     assert function_of(name_of_function(function)) is function

@@ -186,6 +186,7 @@ def test_what_a_program_calls_compiled_is_compared_with_what_it_is() -> None:
 
 
 def test_a_compiled_step_is_the_optimizers_own_in_eager() -> None:
+    pytest.importorskip("opmill_kernel_gen_cpp")
     weight = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.5)
     move = opmill.compile(optimizer.step)

@@ -154,7 +154,6 @@ NAMES: tuple[Row, ...] = (
         "torch.distributed._composable_state._get_module_state torch.distributed._composable_state._insert_module_state",
     ),
     *rows("what other processes compile is not told", "torch.distributed.distributed_c10d._get_default_store"),
-    *rows("exchanges that shard anew have no sizes", "torch.distributed.distributed_c10d._resolve_process_group"),
     *rows("gradients are not sent bucket by bucket", "torch.nn.parallel.DistributedDataParallel._active_ddp_module"),
     *rows(
         "containers of arguments are seen as opaque",

@@ -144,7 +144,7 @@ class Context:
         made = named_tuple or "<locals>" in function.__qualname__  # by a program that may make many
         if code in self.given_up or made or not worth_capturing(function):
             return None
-        if installed(code.co_filename) and code.co_name != "forward":
+        if installed(code.co_filename) and "forward" not in (code.co_name, function.__name__):  # one that is wrapped has its name
             return None
 
         return self.compiled(function)

@@ -45,7 +45,7 @@ from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
 from .several import refused_write
-from .versions import Writes, memory
+from .versions import Writes, memory, versions
 
 #: Python types that stand for dtypes; their text is no expression.
 DTYPE_OF_TYPE: dict[object, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -120,6 +120,8 @@ class Recorder:
         self.went_back = False
         """Whether gradients were computed in captured code, which uses up histories."""
         self.writes = Writes()
+        self.given_back: torch.Tensor | None = None
+        """What the last operation gave that is one of its arguments, as it was."""
         self.refused_write = False  # by autograd
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
@@ -376,7 +378,7 @@ class Recorder:
         result = getattr(value.fake, name)
         if isinstance(result, torch.Tensor):
             value = value.current(vm)
-            result = getattr(value.fake, name)
+            result = self.given_back = getattr(value.fake, name)
             node = self.graph.call_function(getattr, (self.node_of(value), name))
             node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame)}
             self.labels.note(node)
@@ -476,8 +478,10 @@ class Recorder:
             vm.unsupported(
                 "FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
             )
+        counted = [(a, *versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
+        self.given_back = next((a for a, count in counted if a is result and versions(a) == [count]), None)
         read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
             if takes_operators(type(fake_args[0] if fake_args else None)) and not is_answer(result):
@@ -552,7 +556,8 @@ class Recorder:
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
         self.writes.note(fake)
-        if (refused := refused_write(fake, self.given_leaves, self.by_fake.values())) is not None:
+        refused = None if fake is self.given_back else refused_write(fake, self.given_leaves, self.by_fake.values())
+        if refused is not None:
             vm.unsupported("FE032", "a write that eager refuses", refused)
         for written in [t for t in (fake, fake._base) if t is not None]:
             if (known := self.by_fake.get(id(written))) is not None and known.fake is written:
