@@ -84,8 +84,8 @@ def _grown(value: Expr, x: Expr) -> Expr:
 
 _special("special_i0e", recompute="cheap")(_i0e)
 _special("special_i1e", recompute="cheap")(_i1e)
-_special("i0 special_i0 special_modified_bessel_i0")(lambda x: _grown(_i0e(x), x))
-_special("special_i1 special_modified_bessel_i1")(lambda x: _grown(_i1e(x), x))
+_special("i0 special_i0 special_modified_bessel_i0", recompute="cheap")(lambda x: _grown(_i0e(x), x))
+_special("special_i1 special_modified_bessel_i1", recompute="cheap")(lambda x: _grown(_i1e(x), x))
 
 
 def _k(x: Expr, order: int, scaled: bool) -> Expr:
@@ -235,7 +235,7 @@ def _bounded(x: Expr, value: Expr, low: float, high: float) -> Expr:
     return _pick(op("logical_or", op("lt", x, _c(x, low)), op("gt", x, _c(x, high))), _c(x, math.nan), value)
 
 
-@_special("erfinv special_erfinv")
+@_special("erfinv special_erfinv", recompute="cheap")
 def _erfinv(y: Expr) -> Expr:
     a = op("abs", y)
     far_out = y.dtype == "float64"  # half of what single precision has between 1 and its neighbour is exp(-17.3)
