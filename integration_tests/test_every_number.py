@@ -1,5 +1,6 @@
 """Every number of the list of errors is raised by some test; these raise what no test beside them is about, the rest is counted."""
 
+import collections
 import random
 import re
 import sys
@@ -9,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
@@ -56,8 +58,8 @@ def a_choice_of_strings(x):  # type: ignore[no-untyped-def]
     return x * random.choice(["a", "b"]).count("a")
 
 
-def a_view_of_bytes(x):  # type: ignore[no-untyped-def]
-    return x + memoryview(b"abc").tolist()[0] + sys.intern("ab").count("a")
+def a_view_of_a_mapping(x):  # type: ignore[no-untyped-def]
+    return x + len(types.MappingProxyType(collections.ChainMap({})))
 
 
 def an_assignment_to_sys(x):  # type: ignore[no-untyped-def]
@@ -106,17 +108,15 @@ def a_break_in_inference_mode(x):  # type: ignore[no-untyped-def]
         return y * 2
 
 
-def flags_of_an_array(x):  # type: ignore[no-untyped-def]
-    array = x.numpy()
-    array.flags.writeable = False
-    return torch.from_numpy(array)
+def bits_of_an_array(x):  # type: ignore[no-untyped-def]
+    return torch.from_numpy(numpy.packbits(x.numpy().astype(numpy.uint8)))
 
 
 BREAKS: dict[str, Callable[..., object]] = {
     "FE012": a_generator_of_numbers,
     "FE018": a_weak_reference,
     "FE019": a_choice_of_strings,
-    "FE020": a_view_of_bytes,
+    "FE020": a_view_of_a_mapping,
     "FE021": an_assignment_to_sys,
     "FE024": the_hash_of_a_tensor,
     "FE025": the_text_of_a_tensor,
@@ -126,7 +126,7 @@ BREAKS: dict[str, Callable[..., object]] = {
     "FE063": the_names_of_a_class_body,
     "FE068": a_warning_that_is_caught,
     "FE074": a_break_in_inference_mode,
-    "FE085": flags_of_an_array,
+    "FE085": bits_of_an_array,
 }
 
 
