@@ -1,11 +1,11 @@
 """Which values of a tree of modules are covered by its evidence."""
 
 import pytest
-import torch
 
-from opmill_guards.guard import DictKeys, Equals, ModuleFacts, TypeIs
-from opmill_guards.kinds.coverage import ATTRIBUTE, DICT, ITEM, TUPLE_ITEM, Coverage
-from opmill_guards.source import Attr, InstanceDict, Item, Local
+torch = pytest.importorskip("torch")
+from opmill_guards.guard import DictKeys, Equals, ModuleFacts, TypeIs  # noqa: E402
+from opmill_guards.kinds.coverage import ATTRIBUTE, DICT, ITEM, TUPLE_ITEM, Coverage  # noqa: E402
+from opmill_guards.source import Attr, InstanceDict, Item, Local  # noqa: E402
 
 ROOT = Local("m")
 
