@@ -23,7 +23,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,21 +187,29 @@ def _follow(command: list[str], environment: dict[str, str], limit: float, telli
             telling.line("\n".join(errors.read().strip().splitlines()[-80:]) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
-    parser.add_argument("--limit", type=float, default=400)
+def go(about: str | None, groups: Mapping[str, Sequence[Part]], limit: float, **more: str) -> None:
+    """The script of a round: those of ``groups`` that are named, one after the other, the parts of each at once. ``limit``: seconds unless
+    others are given; ``more``: of the environment."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*groups, []])
+    parser.add_argument("--limit", type=float, default=limit)
     parser.add_argument("--output", type=Path, default=Path(tempfile.gettempdir()))
     options = parser.parse_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="round-") as folder:
         environment = dict(os.environ) if importlib.util.find_spec("opmill") else from_sources.environment(Path(folder))
         environment |= {"OPMILL_CACHE_DIR": f"{folder}/opmill", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "PYTHONUNBUFFERED": "1"}
+        environment |= more
         telling = Telling(options.output)
-        for name in options.parts or PARTS:
+        for name in options.names or groups:
             telling.line(f"== {name}, after {time.monotonic() - begun:.0f} s\n")
-            run(PARTS[name], environment, begun + options.limit, telling)
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda part: run(part, environment, begun + options.limit, telling), groups[name]))
         telling.line(f"== done, after {time.monotonic() - begun:.0f} s\n")
+
+
+def main() -> None:
+    go(__doc__, {name: [part] for name, part in PARTS.items()}, limit=400)
 
 
 if __name__ == "__main__":

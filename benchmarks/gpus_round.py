@@ -10,16 +10,7 @@ sources (from_sources.py).
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
-import os
-import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import from_sources
-from gpu_round import HERE, PYTHON, Part, Telling, run, script
+from gpu_round import HERE, PYTHON, Part, go, script
 
 STEPS = 30
 SIZES = ("--width", "1536", "--layers", "6", "--head", "128", "--words", "8000", "--rows", "8", "--length", "1024")
@@ -57,22 +48,7 @@ GROUPS: dict[str, list[Part]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []])
-    parser.add_argument("--limit", type=float, default=190)
-    parser.add_argument("--output", type=Path, default=Path(tempfile.gettempdir()))
-    options = parser.parse_args()
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="round-") as folder:
-        environment = dict(os.environ) if importlib.util.find_spec("opmill") else from_sources.environment(Path(folder))
-        environment |= {"OPMILL_CACHE_DIR": f"{folder}/opmill", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "PYTHONUNBUFFERED": "1"}
-        environment |= {"OMP_NUM_THREADS": "4", "PYTHONFAULTHANDLER": "1"}
-        telling = Telling(options.output)
-        for name in options.groups or GROUPS:
-            telling.line(f"== {name}, after {time.monotonic() - begun:.0f} s\n")
-            with ThreadPoolExecutor() as threads:
-                list(threads.map(lambda part: run(part, environment, begun + options.limit, telling), GROUPS[name]))
-        telling.line(f"== done, after {time.monotonic() - begun:.0f} s\n")
+    go(__doc__, GROUPS, limit=190, OMP_NUM_THREADS="4", PYTHONFAULTHANDLER="1")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .bodies import contiguous
 from .graph import AtenGraph, Meta, Node, Value
 
 aten = torch.ops.aten
@@ -36,9 +37,9 @@ def _steps(graph: AtenGraph, node: Node) -> list[Node] | None:
     if result is None or node.again or not numbers or not meta.sizes or _size(meta) < _SMALLEST:
         return None
     wide = _WIDE.get(meta.dtype) or getattr(torch, meta.dtype)
-    whole = replace(meta, dtype=str(wide).removeprefix("torch."), strides=contiguous(meta.sizes))
+    whole = contiguous(replace(meta, dtype=str(wide).removeprefix("torch.")))
     row_sizes = tuple(1 if d == dim % len(meta.sizes) else n for d, n in enumerate(meta.sizes))
-    rows = replace(whole, sizes=row_sizes, strides=contiguous(row_sizes))
+    rows = contiguous(replace(whole, sizes=row_sizes))
     out = Steps(graph, node)
     value = x if meta.dtype == whole.dtype else out.add(aten._to_copy.default, whole, x, dtype=wide)
     most = out.add(aten.amax.default, rows, value, [dim], True)
@@ -80,14 +81,4 @@ def _size(meta: Meta) -> int:
     return total
 
 
-def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of rows that lie one after the other."""
-    strides: list[int] = []
-    step = 1
-    for n in reversed(sizes):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
-
-
-__all__ = ["Steps", "contiguous", "in_steps"]
+__all__ = ["Steps", "in_steps"]
