@@ -12,6 +12,7 @@ from opmill_graph_ir.schedule.alike import join_alike
 from opmill_graph_ir.schedule.laws import verify_schedule
 from opmill_graph_ir.schedule.memory import plan_memory
 from opmill_graph_ir.schedule.steps import schedule
+from opmill_graph_ir.schedule.whole_text import parse_schedule
 
 SIZE = 10_000
 
@@ -57,3 +58,28 @@ def test_no_more_than_eight_are_one() -> None:
 
     joined = join_alike(scheduled(many)[1])
     assert max(len(s.kernel.nests) for s in joined.steps) <= 8
+
+
+VIEWED = """\
+kernel 0:
+    kernel copy()
+      in b0: float32[8]
+      out b1: float32[8]
+    nest i0<8
+      phase
+        set b1[i0] = b0[i0]
+input x: float32[8] on cuda:0
+input z: float32[8] on cuda:0
+temporary v: float32[8] on cuda:0
+temporary y: float32[8] on cuda:0
+takes x, z
+call v = aten::VIEW (x)
+launch 0 copy(v, y) on cuda:0
+launch 0 copy(z, x) on cuda:0
+return y
+"""
+
+
+@pytest.mark.parametrize("call, steps", [("detach", 3), ("sin", 2)])
+def test_what_is_seen_through_a_view_is_not_written_at_once(call, steps) -> None:
+    assert len(join_alike(parse_schedule(VIEWED.replace("VIEW", call))).steps) == steps

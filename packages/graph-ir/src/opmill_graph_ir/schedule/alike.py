@@ -3,17 +3,18 @@ for mixed precision, say, each a launch of a few microseconds that half fills th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.canonical import BufferUse, canonical
 from ..loops.ir import Expr, Load, Nest
 from .coalesce import map_phase
+from .effects import gives_views
 from .rewrite import Rewriter
-from .steps import KernelStep, Schedule, Step
+from .steps import ExternStep, KernelStep, Schedule, Step
 
 _MOST = 8
 """Kernels that are one: a program asks which of them it is part of."""
@@ -21,49 +22,50 @@ _MOST = 8
 
 def join_alike(schedule: Schedule) -> Schedule:
     """The schedule with such kernels joined where the first of them was."""
-    return replace(schedule, steps=[step for run in _runs(schedule.steps) for step in _joined(run)])
+    return replace(schedule, steps=list(_joined(schedule.steps)))
 
 
-def _runs(steps: list[Step]) -> Iterator[list[Step]]:
-    """The steps in order; together those that go over their points one by one, and none of which touches what another one writes."""
-    run: list[Step] = []
+def _joined(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps in order; those are joined within runs of steps that go over their points one by one, and none of which touches what
+    another one writes, or memory that has two names."""
+    shown = {b for s in steps if isinstance(s, ExternStep) and gives_views(s.node) for b in s.reads() | s.writes()}
+    run: list[KernelStep] = []
     read: set[str] = set()
     written: set[str] = set()
     for step in steps:
-        plain = isinstance(step, KernelStep) and _is_plain(step)
-        if run and (not plain or not _is_plain(run[0]) or step.writes() & (read | written) or step.reads() & written):
-            yield run
+        if step.writes() & (read | written | shown) or step.reads() & (written | shown) or not _is_plain(step):
+            yield from _of_run(run)
             run, read, written = [], set(), set()
-        run.append(step)
-        read |= step.reads()
-        written |= step.writes()
-    if run:
-        yield run
+        if _is_plain(step) and shown.isdisjoint(step.reads() | step.writes()):
+            run.append(step)
+            read |= step.reads()
+            written |= step.writes()
+        else:
+            yield step
+    yield from _of_run(run)
 
 
-def _is_plain(step: Step) -> bool:
+def _is_plain(step: Step) -> TypeGuard[KernelStep]:
     if not isinstance(step, KernelStep) or step.sizes or step.kernel.attention is not None or len(step.kernel.nests) != 1:
         return False
     phases = step.kernel.nests[0].phases
     return traits_of(step.device).grid and not any(p.axes or p.checks or p.scans or any(s.mode != "set" for s in p.stores) for p in phases)
 
 
-def _joined(run: list[Step]) -> Iterator[Step]:
-    groups: dict[object, list[Step]] = {}
-    for number, step in enumerate(run):
-        key = (step.kernel, step.device) if isinstance(step, KernelStep) and _is_plain(step) else number
+def _of_run(run: Sequence[KernelStep]) -> Iterator[Step]:
+    groups: dict[object, list[KernelStep]] = {}
+    for step in run:
+        key = step.kernel, step.device
         if len(groups.get(key, ())) == _MOST:
-            yield _one([s for s in groups.pop(key) if isinstance(s, KernelStep)])
+            yield _one(groups.pop(key))
         groups.setdefault(key, []).append(step)
-    for group in groups.values():
-        if len(group) == 1:
-            yield group[0]
-        else:
-            yield _one([s for s in group if isinstance(s, KernelStep)])
+    yield from map(_one, groups.values())
 
 
-def _one(steps: list[KernelStep]) -> KernelStep:
+def _one(steps: Sequence[KernelStep]) -> KernelStep:
     """Steps of one kernel, done at once."""
+    if len(steps) == 1:
+        return steps[0]
     uses = {a: BufferUse(b.dtype, b.numel) for s in steps for a, b in zip(s.arguments, s.kernel.buffers, strict=True)}
     made = canonical([_over_arguments(step) for step in steps], uses.__getitem__)
     origin = "; ".join(dict.fromkeys(o for s in steps for o in s.origin.split("; ") if o))
