@@ -129,6 +129,10 @@ def is_users(cls: type) -> bool:
     return not installed(file or "<frozen")
 
 
+def _line_of(frame: Frame) -> str:
+    return f'File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}'
+
+
 def began(frame: Frame) -> str:
     """The line of the outermost frame that is not torch's, nor only passes a call on to the next one, as a traceback names it; the
     innermost frame's where all are."""
@@ -136,8 +140,7 @@ def began(frame: Frame) -> str:
     while each is not None:
         passes = own is not None and each.code.co_flags & _WRAPPER == _WRAPPER
         own, each = (own if passes or each.code.co_filename.startswith(TORCH) else each), each.caller
-    found = own or frame
-    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}'
+    return _line_of(own or frame)
 
 
 _WRAPPER = inspect.CO_NESTED | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -149,8 +152,7 @@ def programs_line(frame: Frame) -> str:
     own = cast("Frame | None", frame)
     while own is not None and own.code.co_filename.startswith(TORCH):
         own = own.caller
-    found = own or frame
-    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}'
+    return _line_of(own or frame)
 
 
 COMPUTING = ("forward", "__call__", "_wrapped_call_impl", "_call_impl", "inner")

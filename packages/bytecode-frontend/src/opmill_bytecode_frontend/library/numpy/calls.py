@@ -26,7 +26,7 @@ from ...values.tensor import TensorValue
 from ...values.warned import called_at_capture
 from ..registry import handles
 from .asking import ask, asked, check_unchanged, has_array, refuse
-from .results import finished, loop, operand, write
+from .results import finished, is_writable, loop, operand, write
 from .rules import BY_NUMBERS, FUNCTIONS, METHODS, UFUNCS, UNITS
 from .sizes import assume, changing, settled
 from .subscripts import subscript
@@ -384,7 +384,7 @@ def as_array(vm: Interpreter, tensor: TensorValue) -> ArrayValue:
 def as_tensor(vm: Interpreter, array: ArrayValue, copy: bool) -> Value:
     """A tensor with the memory of an array, or a copy."""
     check_unchanged(vm, array)
-    if not copy and (array.is_number or array.stands_for is not None or not array.like.flags.writeable):
+    if not copy and (array.is_number or not is_writable(array)):
         refuse(vm, "arrays", "the array is a view that tensors have none of")
     if not copy and array.inner.fake.requires_grad:  # torch.compiler.wrap_numpy
         return vm.recorder.call_function(vm, torch.ops.aten.alias.default, [array.inner], {})

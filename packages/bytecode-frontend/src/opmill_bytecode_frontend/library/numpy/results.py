@@ -98,11 +98,21 @@ def operand(vm: Interpreter, value: Value, dtype: torch.dtype | None) -> Value:
     return vm.recorder.call_function(vm, torch.full, [TupleValue([]), value], {"dtype": ConstantValue(dtype)})
 
 
+def is_writable(array: ArrayValue) -> bool:
+    """Whether what is written to the tensor of an array is written to the array."""
+    return array.stands_for is None and bool(array.like.flags.writeable)
+
+
+def demand_writable(vm: Interpreter, array: ArrayValue) -> None:
+    """Ends the graph at an assignment to another one."""
+    if not is_writable(array):
+        refuse(vm, "assignment", "the array is a view that tensors have none of")
+
+
 def write(vm: Interpreter, out: ArrayValue, value: Value) -> None:
     """Writes a value into an array of the graph."""
-    if out.stands_for is not None or not out.like.flags.writeable:
-        refuse(vm, "assignment", "the array is a view that tensors have none of")
+    demand_writable(vm, out)
     out.inner.method(vm, "copy_", [value], {})
 
 
-__all__ = ["finished", "loop", "operand", "write"]
+__all__ = ["demand_writable", "finished", "is_writable", "loop", "operand", "write"]

@@ -15,7 +15,7 @@ from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
 from .asking import ask, asked, like, refuse
-from .results import finished, operand
+from .results import demand_writable, finished, operand
 from .sizes import assume, changing, settled
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def assign_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Va
     ask(vm, assign, "assignment", args, {})
     if backwards:
         refuse(vm, "assignment", "the positions go backwards")
-    if owner.stands_for is not None or not owner.like.flags.writeable:
-        refuse(vm, "assignment", "the array is a view that tensors have none of")
+    demand_writable(vm, owner)
     value = operand_like(vm, args[2], owner.inner.fake.dtype)
     if any(isinstance(p, ArrayValue) and p.like.dtype.kind == "b" for p in parts):
         where_masked(vm, owner, parts, value)

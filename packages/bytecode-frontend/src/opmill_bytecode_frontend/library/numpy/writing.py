@@ -14,7 +14,7 @@ from ...values.constant import ConstantValue, is_none
 from ...values.sequence import ListValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
 from .asking import ask, refuse
-from .results import loop, operand, write
+from .results import is_writable, loop, operand, write
 from .subscripts import index, operand_like, subscript
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def value_for(vm: Interpreter, owner: ArrayValue, value: Value) -> TensorValue:
 def add_at(vm: Interpreter, obj: Any, args: list[Value]) -> Value:
     """``numpy.add.at`` and the like: each position as often as it is named."""
     key, owner = f"{obj.__self__.__name__}.at", args[0]
-    if len(args) != 3 or not isinstance(owner, ArrayValue) or owner.stands_for is not None or not owner.like.flags.writeable:
+    if len(args) != 3 or not isinstance(owner, ArrayValue) or not is_writable(owner):
         return refuse(vm, key, "there is no program of torch for it")
     ask(vm, of_copy(obj), key, args, {})
     parts = args[1].items if type(args[1]) is TupleValue else [args[1]]
@@ -113,7 +113,7 @@ def put(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
 
 def fill_diagonal(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
     value = value_for(vm, a, given["val"])
-    if a.like.ndim != 2 or value.fake.dim() or "wrap" in given or a.stands_for is not None or not a.like.flags.writeable:
+    if a.like.ndim != 2 or value.fake.dim() or "wrap" in given or not is_writable(a):
         refuse(vm, key, "there is no program of torch for it")
     a.inner.method(vm, "diagonal", [], {}).method(vm, "copy_", [value], {})
 
