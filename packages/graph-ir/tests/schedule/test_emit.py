@@ -66,6 +66,22 @@ def test_what_others_read_is_told_by_group():
     assert written == {("a",): {"a"}, ("b",): {"b"}, ("c",): {"c"}} and any(type(g.members[0]) is Extern for g in groups)
 
 
+def test_a_scan_of_what_is_copied_along_three_axes_goes_along_one():
+    text = """input x: float32[5, 4, 5] strides [1, 5, 20]
+temporary c: float32[5, 4, 5]
+temporary y: float32[100]
+takes x
+pointwise a<5 b<4 d<5
+  set c[a, b, d] = x[a, b, d]
+cumulate.0 a<100
+  scan.sum r: float32 = c[a // 20, a // 5 % 4, a % 5]
+  set y[a] = r
+return c, y"""
+    shown = kernels(text)
+    scans = [line for text in shown for line in text.split("phase")[1:] if "scan.sum" in line]
+    assert len(scans) == 1 and scans[0].splitlines()[0].count("<") == 1
+
+
 @pytest.mark.parametrize("reverse", ["", "back."])
 def test_a_scan_is_a_phase_of_its_own(reverse):
     text = f"input x: float32[4, 8]\ntemporary y: float32[4, 8]\ntakes x\ncumulate.1 a<4 b<8\n  scan.{reverse}sum r: float32 = exp(x[a, b])\n  set y[a, b] = neg(r)\nreturn y"

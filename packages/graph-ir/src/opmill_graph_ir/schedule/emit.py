@@ -33,12 +33,14 @@ class _Draft:
 
     def takes(self, member: Loop) -> bool:
         """Whether a member over the same axes may be done here. Lets come before checks, and may not touch what these protect; both come
-        before scans, which stand without reductions and go in one direction."""
+        before scans, which stand without reductions and go in one direction along one axis."""
         if self.checks or (member.checks and self.lets):
             return False
         if self.scans and (member.lets or member.checks or member.reductions):
             return False
-        return not member.scans or not (self.reductions or any(s.reverse != member.scans[0].reverse for s in self.scans))
+        if member.scans and (self.reductions or len(self.axes) != 1):
+            return False
+        return not (member.scans and any(s.reverse != member.scans[0].reverse for s in self.scans))
 
 
 @dataclass(frozen=True)
