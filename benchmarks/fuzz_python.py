@@ -125,8 +125,12 @@ class Shown:
             f"cause {self(error.__cause__)}",
             f"context {self(error.__context__)}",
         ]
-        frames = [f"{each.name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__) if each.filename == NAME]
+        frames = [f"{each.name}:{self.line(error, each)}" for each in traceback.extract_tb(error.__traceback__) if each.filename == NAME]
         return ", ".join([*parts, f"at {frames[-1:]}"])
+
+    def line(self, error: BaseException, at: traceback.FrameSummary) -> object:
+        """Python 3.11 joins a read of a local variable with the instruction before once code is warm, and then names that one's line."""
+        return "?" if isinstance(error, UnboundLocalError) and sys.version_info < (3, 12) else at.lineno
 
 
 def namespace(source: str) -> dict[str, Any]:

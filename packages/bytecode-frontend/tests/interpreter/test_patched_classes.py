@@ -27,6 +27,10 @@ class Descriptor(Getter):
         instance.__dict__["v"] = self.n
 
 
+class Slotted:
+    __slots__ = ("a",)
+
+
 def attribute(n: int) -> property:
     return property(lambda self: n, lambda self, v: vars(self).update(v=v * n), lambda self: vars(self).update(v=n))
 
@@ -75,6 +79,11 @@ def asks(x, cls, o):
 def writes(x, cls, o):
     o.a = 3
     return x * vars(o)["v"]
+
+
+def writes_and_reads(x, cls, o):
+    o.a = 3
+    return x * o.a
 
 
 def deletes(x, cls, o):
@@ -187,6 +196,41 @@ def test_what_is_patched_is_seen(
         elif name in vars(patched):
             delattr(patched, name)
         assert outcome(compiled, Derived) == outcome(use, Derived)
+
+
+SHADOWING: dict[str, Callable[[int], Any]] = {
+    "property": attribute, "getter": Getter, "descriptor": Descriptor, "number": int, "slot of another class": lambda n: vars(Slotted)["a"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [None, *SHADOWING])
+@pytest.mark.parametrize("after", [None, *SHADOWING])
+@pytest.mark.parametrize("use", [reads, asks, writes_and_reads], ids=lambda use: use.__name__)
+@pytest.mark.parametrize("inherited", [False, True])
+def test_what_instances_have_is_asked_for_behind_data_descriptors(
+    use: Callable[..., Any], before: str | None, after: str | None, inherited: bool
+) -> None:
+    """Which may come to a class, and go."""
+
+    class Base:
+        pass
+
+    class Derived(Base):
+        pass
+
+    patched = Base if inherited else Derived
+    compiled = capture(use)
+    for step, n in ((before, 2), (after, 4), (before, 2), (None, 0)):
+        if step is not None:
+            setattr(patched, "a", SHADOWING[step](n))
+        elif "a" in vars(patched):
+            delattr(patched, "a")
+        told = []
+        for call in (use, compiled):
+            instance = Derived()
+            vars(instance)["a"] = 7
+            told.append((outcome(call, Derived, instance), vars(instance)))
+        assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("steps", [(2, 4, 2), (None, 2, None, 2), (4, None, 2, None)], ids=["replaced", "appears", "vanishes"])

@@ -4,6 +4,7 @@ capture leaves none set."""
 from __future__ import annotations
 
 import importlib
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -238,3 +239,32 @@ def test_a_state_that_captured_code_changed_itself():
     captured = capture(f, "eager")
     for _ in range(3):
         assert captured(torch.ones(1))[:4] == f(torch.ones(1))[:4]
+
+
+def test_switches_that_operators_written_in_python_read(monkeypatch: Any) -> None:
+    """A backend that takes a graph apart keeps the order in which products are made: it depends on these."""
+    state = torch.backends.opt_einsum.m
+    asked: list[Any] = []
+
+    def contract_path(equation: str, *operands: Any, optimize: Any) -> Any:
+        asked.append(optimize)
+        return [(0, 1), (0, 1)], ""
+
+    monkeypatch.setattr(state, "_opt_einsum", types.SimpleNamespace(contract_path=contract_path))
+    monkeypatch.setattr(state, "is_available", lambda: True)
+    graphs: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append((state.enabled, state.strategy))
+        return gm.forward
+
+    captured = capture(lambda a, b, c: torch.einsum("ij,jk,kl->il", a, b, c), backend, fullgraph=True)
+    given = torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 5)
+    states = [(True, "auto"), (False, "auto"), (True, "greedy"), (True, None)]
+    for enabled, strategy in (*states, *states):
+        monkeypatch.setattr(state, "enabled", enabled)
+        monkeypatch.setattr(state, "strategy", strategy)
+        asked.clear()
+        assert captured(*given).tolist() == [[12.0] * 5] * 2
+        assert asked[-1:] == [strategy] * enabled
+    assert graphs == states

@@ -163,5 +163,12 @@ class Assumptions:
             if guarded and (id(before), name) not in self.effects.attributes:
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
+    def guard_shadowed(self, cls: type, owner: type | None, name: str, raw: object) -> None:
+        """What instances have under a name is asked for after what a data descriptor of their class would give: none has come."""
+        if owner is None:
+            self.guard_lookup(cls, None, name)
+        elif (id(owner), name) not in self.effects.attributes:
+            self.guard_class(owner, name, raw)
+
 
 __all__ = ["Assumptions"]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from opmill_guards.guard import Predicate
-from opmill_guards.source import Pinned, Referent
+from opmill_guards.guard import Equals, Predicate
+from opmill_guards.source import Attr, Pinned, Referent
 
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 GRAPH_MODULES = frozenset(
     "torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split()
 )
+#: What functions among them read of torch's modules, where the program may change it: a backend that takes them apart keeps what they did.
+STATES_READ: dict[str, tuple[tuple[types.ModuleType, tuple[str, ...]], ...]] = {
+    "torch.functional.einsum": ((torch.backends.opt_einsum, ("enabled", "strategy")),),
+}
 #: C functions of these modules compute from their arguments alone.
 PURE_MODULES = frozenset(
     "builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json "
@@ -288,6 +292,9 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
                 kwargs = {"split_size" if k == "split_size_or_sections" else k: v for k, v in kwargs.items()}
             return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
         if vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
+            for state, names in STATES_READ.get(f"{module}.{name}", ()):
+                for each in names:
+                    vm.guard(Equals(Attr(Pinned(state, state.__name__), each), getattr(state, each)))
             return as_it_is(vm, fn, args, kwargs)
     return None
 

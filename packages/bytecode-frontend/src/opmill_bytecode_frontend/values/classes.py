@@ -79,6 +79,7 @@ class ClassValue(KnownObject):
         if raw is not MISSING:
             vm.guard_lookup(cls, owner, name)
             if issubclass(type(raw), (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                vm.guard_class(owner, name, raw)
                 return BuiltinValue(raw)
             return bind_descriptor(vm, owner, name, raw, None, self)
         if meta_raw is not MISSING:

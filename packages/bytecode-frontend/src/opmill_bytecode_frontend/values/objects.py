@@ -277,11 +277,12 @@ class ObjectValue(Value):
             if described and self.storage is not None and self.storage.python_type() is owner:
                 return self.storage.getattr(vm, name)
             if type(raw) is types.MemberDescriptorType:
-                return self.read_slot(vm, name)
+                return self.read_slot(vm, self.slot(vm, owner, name, raw))
             if hasattr(type(raw), "__get__") and (hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")):
                 return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         found = self.instance_attribute(vm, name)
         if found is not MISSING:
+            vm.guard_shadowed(self.cls, owner, name, raw)
             return found
         if raw is not MISSING:
             return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
@@ -289,6 +290,14 @@ class ObjectValue(Value):
         if find_in_mro(self.cls.__mro__, "__getattr__")[1] is MISSING:
             vm.guard_lookup(self.cls, None, "__getattr__")
         vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
+
+    def slot(self, vm: Machine, owner: type, name: str, raw: types.MemberDescriptorType) -> str:
+        """The name of the slot that a class has under a name: it may have been put there, and be another class's."""
+        vm.guard_class(owner, name, raw)
+        if not issubclass(self.cls, raw.__objclass__):
+            of, own = raw.__objclass__.__name__, self.cls.__name__
+            vm.throw(TypeError, f"descriptor {raw.__name__!r} for {of!r} objects doesn't apply to a {own!r} object")
+        return raw.__name__
 
     def read_slot(self, vm: Machine, name: str) -> Value:
         if name in self.slots:
@@ -330,7 +339,7 @@ class ObjectValue(Value):
                 vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
                 return
             if type(raw) is types.MemberDescriptorType:
-                self.slots[name] = value
+                self.slots[self.slot(vm, owner, name, raw)] = value
                 if self.source is not None:
                     vm.effects.mutated(self)
                 return
@@ -341,6 +350,7 @@ class ObjectValue(Value):
                 vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
         if not self.has_dict():
             self.nowhere(vm, name, raw)
+        vm.guard_shadowed(self.cls, owner, name, raw)
         self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
@@ -363,9 +373,10 @@ class ObjectValue(Value):
         elif type(deleter) is types.FunctionType:
             vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [read_class(vm, owner, name, raw), self], {})
         elif type(raw) is types.MemberDescriptorType and self.source is None:
-            if self.slots.get(name, MISSING) is MISSING:
-                vm.throw(AttributeError, name)
-            self.slots[name] = MISSING
+            slot = self.slot(vm, owner, name, raw)
+            if self.slots.get(slot, MISSING) is MISSING:
+                vm.throw(AttributeError, slot)
+            self.slots[slot] = MISSING
         elif type(raw) is not functools.cached_property and (hasattr(type(raw), "__delete__")):
             vm.unsupported("FE041", f"deletion through descriptor {type(raw).__qualname__} {name}")
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
