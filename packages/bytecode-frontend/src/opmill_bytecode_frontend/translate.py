@@ -305,7 +305,8 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         tells = again or getattr(backend, "tells_begun", False) or not (vm.effects or vm.handles)
         kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
         if kept or recorder.context.drawn:
-            graph = Undoing(graph, recorder.context.drawn, kept, handle)
+            caught = any(node.meta.get("caught") for node in gm.graph.nodes)
+            graph = Undoing(graph, recorder.context.drawn, kept, handle, caught)
         r.constants.table["_graph"] = graph
         if ended.result is not None and handle.plain is not None and all(map(is_read, recorder.inputs)):
             sources = [value.source for value in recorder.inputs]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend.graph import undoing
 
 
 def no_kernel(a, log):
@@ -170,3 +171,119 @@ def test_what_was_written_before_a_check_is_written_once(write):
     for _ in range(2):
         got, want = state(compiled), state(fn)
         assert got == want
+
+
+class Cache:
+    """A buffer of so many rows, what was put where, and steps of the program around them."""
+
+    def __init__(self, rows: int) -> None:
+        self.buffer = torch.zeros(rows, 64)
+        self.log: list[object] = []
+
+    def put(self, at: torch.Tensor) -> torch.Tensor:
+        self.log.append(len(self.log))
+        self.buffer[at] = 1.0
+        return self.buffer.sum()
+
+
+class Swallowing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return True
+
+
+def two(cache, first, second):
+    cache.put(first)
+    return cache.put(second)
+
+
+def in_try(cache, first, second):
+    try:
+        return two(cache, first, second)
+    except IndexError as error:
+        cache.log.append(str(error))
+    return cache.buffer.sum()
+
+
+def in_try_and_block(cache, first, second):
+    try:
+        with torch.no_grad():
+            return two(cache, first, second)
+    except (KeyError, RuntimeError, IndexError):
+        cache.log.append("caught")
+
+
+def in_second_clause(cache, first, second):
+    try:
+        return two(cache, first, second)
+    except TypeError:
+        cache.log.append("wrong")
+    except torch.OutOfMemoryError:
+        cache.log.append("wrong")
+    except Exception as error:
+        cache.log.append(type(error))
+
+
+def in_bare_clause(cache, first, second):
+    try:
+        return two(cache, first, second)
+    except:  # noqa: E722
+        cache.log.append("bare")
+
+
+def swallowed(cache, first, second):
+    with Swallowing():
+        return two(cache, first, second)
+
+
+def in_finally(cache, first, second):
+    try:
+        return two(cache, first, second)
+    finally:
+        cache.log.append("finally")
+
+
+def in_others(cache, first, second):
+    try:
+        with torch.no_grad():
+            return two(cache, first, second)
+    except TypeError:
+        cache.log.append("wrong")
+    except (KeyError, AttributeError) as error:
+        cache.log.append(error)
+
+
+CAUGHT = {in_try: True, in_try_and_block: True, in_second_clause: True, in_bare_clause: True, swallowed: True}
+CAUGHT |= {two: False, in_finally: False, in_others: False}
+INSIDE, OUTSIDE = torch.tensor([1]), torch.tensor([99999])
+
+
+@pytest.mark.parametrize("fn", CAUGHT, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("rows", [8, 8192])
+def test_what_a_backend_wrote_is_undone_where_that_is_seen(fn, rows, monkeypatch):
+    """Large tensors are copied only where the program handles the exception; nothing is where it is not large, or nothing was written."""
+    copied = []
+
+    class Counted(undoing.Copy):
+        def __init__(self, tensor, whole):
+            copied.append(whole)
+            super().__init__(tensor, whole)
+
+    monkeypatch.setattr(undoing, "Copy", Counted)
+    compiled = capture(fn, lambda gm, example_inputs: gm.forward)
+
+    def left(call, *given):
+        cache = Cache(rows)
+        try:
+            result = call(cache, *given)
+        except Exception as error:
+            result = type(error), str(error)
+        return str(result), cache.buffer.sum().item(), cache.log
+
+    whole = CAUGHT[fn] or rows == 8
+    for given in ((INSIDE, INSIDE), (OUTSIDE, INSIDE), (INSIDE, OUTSIDE), (INSIDE, INSIDE)):
+        want, got = left(fn, *given), left(compiled, *given)
+        assert got == want if whole or given[1] is INSIDE else got[:2] == want[:2]
+    assert copied and set(copied) == {whole}

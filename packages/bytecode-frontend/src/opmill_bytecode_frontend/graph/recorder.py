@@ -23,6 +23,7 @@ from opmill_guards.source import Pinned, Source, TensorProperty
 from ..effects.labels import Labels
 from ..entry.varying import SMALLEST
 from ..errors import Unsupported
+from ..interpretation.catching import is_caught
 from ..interpretation.owners import began, work_of_package
 from ..messages.excerpt import Span
 from ..values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
@@ -495,8 +496,7 @@ class Recorder:
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
         node = self.graph.create_node(op, target)
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
-        node.meta["place"] = vm.place()
-        node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame)}
+        node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame), "place": vm.place(), "caught": is_caught(vm.frame)}
         self.labels.note(node)
         if not self.operations:
             self.began = began(vm.frame)

@@ -1,7 +1,9 @@
 """What a graph did before it failed, undone for the function that runs in its place: numbers drawn, and tensors written.
 
 Generators of torch are put back into the states that they had. What runs the graph may say that it has written nothing (``begun`` of its
-exception); where nobody says so, the tensors that the graph writes are copied before."""
+exception); where nobody says so, the tensors that the graph writes are copied before. Large ones are copied only where the program itself
+handles what the graph raises. Else, where the graph had written to one of them, its exception is the outcome of the call as it is: what the
+function changes besides tensors, which comes after its graph, has not been done then."""
 
 from __future__ import annotations
 
@@ -15,15 +17,19 @@ from .chance_states import put_back
 from .failing import Failing, is_counted_write, is_harmless
 from .versions import versions
 
+#: Bytes that are copied at each call without being asked why.
+LARGEST = 1 << 20
+
 
 class Undoing(Struct, eq=False):
     """Runs ``graph``. ``drawn``: devices and generators that it takes random numbers from; ``written``: positions of inputs that are copied
-    before; ``failing``: says whether the function runs in its place."""
+    before; ``failing``: says whether the function runs in its place; ``caught``: whether the program may handle what the graph raises."""
 
     graph: Callable[..., object]
     drawn: Sequence[torch.Generator | torch.device]
     written: Sequence[int]
     failing: Failing
+    caught: bool
     always: Sequence[torch.Generator] = ()
     """The generators, where these are the same in each call."""
 
@@ -45,11 +51,11 @@ class Undoing(Struct, eq=False):
 
     def _run(self, graph: Callable[..., object], inputs: Sequence[Any]) -> object:
         states = [(each, each.get_state()) for each in self.always or generators(self.drawn)]
-        kept = [Copy(inputs[at]) for at in self.written] if self.written else ()
+        kept = self._kept([inputs[at] for at in self.written]) if self.written else ()
         try:
             return graph(*inputs)
         except Exception as error:
-            if kept and not hasattr(error, "begun"):
+            if kept and not hasattr(error, "begun") and all(copy.can_be_put_back() for copy in kept):
                 for copy in kept:
                     copy.put_back()
                 error.begun = False  # type: ignore[attr-defined]
@@ -57,16 +63,23 @@ class Undoing(Struct, eq=False):
                 put_back(states)
             raise
 
+    def _kept(self, tensors: Sequence[torch.Tensor]) -> list[Copy]:
+        whole = self.caught or sum(tensor.nbytes for tensor in tensors) <= LARGEST
+        return [Copy(tensor, whole) for tensor in tensors]
+
 
 class Copy:
-    """What a tensor holds, and how often it was written."""
+    """How often a tensor was written, and what it holds, where that is kept."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, whole: bool) -> None:
         self.tensor, self.version = tensor, versions(tensor)
-        self.data = tensor.detach().clone()
+        self.data = tensor.detach().clone() if whole else None
+
+    def can_be_put_back(self) -> bool:
+        return self.data is not None or versions(self.tensor) == self.version
 
     def put_back(self) -> None:
-        if versions(self.tensor) != self.version:
+        if self.data is not None and versions(self.tensor) != self.version:
             self.tensor.detach().copy_(self.data)
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
 
