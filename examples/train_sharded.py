@@ -28,6 +28,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+import opmill  # whatever compiles: it waits for threads of process groups before the interpreter ends
+
 KEPT = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
         torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops.aten._scaled_dot_product_cudnn_attention.default}  # fmt: skip
 
@@ -110,8 +112,6 @@ def split(model: Llama, mesh: DeviceMesh) -> None:
 def compile_blocks(model: Llama, compiler: str) -> None:
     for block in model.blocks:
         if compiler == "opmill":
-            import opmill
-
             block.forward = opmill.compile(block.forward)
         elif compiler == "torch":
             block.forward = torch.compile(block.forward)

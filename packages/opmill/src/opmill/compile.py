@@ -18,6 +18,7 @@ from msgspec import structs
 
 from .backend import GraphBackend
 from .discover import Backend
+from .ending import wait_for_threads
 from .errors import OpmillError, OpmillWarning, UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
@@ -333,8 +334,10 @@ def running_uncompiled() -> Iterator[None]:
 @atexit.register
 def _let_go() -> None:
     """When the interpreter is about to end: guards let go of what they hold of the program. A process group of ``torch.distributed`` that
-    outlives the interpreter has threads that abort the process when they drop a tensor; one that is gone has ended them."""
+    outlives the interpreter has threads that abort the process when they drop a tensor; one that is gone has ended them. What others hold
+    is waited for."""
     reset()
+    wait_for_threads()
 
 
 def record_of(compiled: Any) -> tuple[Any, Record] | None:

@@ -1,0 +1,56 @@
+"""What is waited for when the interpreter ends."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch.distributed as dist
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not dist.is_available() or not dist.is_gloo_available(),
+    reason="needs gloo, and threads that can be listed",
+)
+
+BUSY = """
+import time
+import torch
+import torch.distributed as dist
+import opmill
+from opmill.ending import _threads, wait_for_threads
+
+assert wait_for_threads() and not list(_threads())
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+held = dist.group.WORLD
+for _ in range(4):
+    dist.all_reduce(torch.ones(2))  # threads have their names by now
+assert wait_for_threads() and list(_threads())
+
+def busy(future):
+    end = time.thread_time() + 0.5
+    while time.thread_time() < end:
+        sum(range(100_000))
+    print("done", flush=True)
+
+def exchange():
+    future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+    future.add_done_callback(busy)
+    future.wait()
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.run([sys.executable, "-c", BUSY + code], env=environment, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.parametrize("how", ["", "raise RuntimeError('own')"], ids=["ends", "fails"])
+def test_a_thread_of_a_group_that_is_busy_is_waited_for(how: str) -> None:
+    """The group outlives the interpreter, as one that a mesh holds does, and its thread wants the interpreter once more."""
+    done = run(f"exchange()\ndist.destroy_process_group()\n{how}")
+    assert (done.stdout, done.returncode) == ("done\n", int("own" in how)), done.stderr[-2000:]
+
+
+def test_waiting_has_a_limit() -> None:
+    done = run("exchange()\nassert not wait_for_threads(0)\nassert wait_for_threads()\ndist.destroy_process_group()")
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-2000:]
