@@ -86,7 +86,7 @@ def _bytes(graph: AtenGraph, out: Output) -> int:
 
 def _cut(graph: AtenGraph, ends: Sequence[tuple[int, tuple[int, ...]]], sizes: int) -> tuple[list[Stage], list[AtenGraph]]:
     given = graph.inputs[: len(graph.inputs) - sizes]
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     parts = [graph.nodes[a:b] for a, b in zip([0, *(end for end, _ in ends)], [end for end, _ in ends], strict=False)]
     bodies = [_with_views(part, [graph.outputs[k] for k in gradients], makers) for part, (_, gradients) in zip(parts, ends, strict=True)]
     needs = [_taken(body, [graph.outputs[k] for k in gradients], graph) for body, (_, gradients) in zip(bodies, ends, strict=True)]

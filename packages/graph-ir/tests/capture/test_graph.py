@@ -30,3 +30,15 @@ def test_a_graph_shows_what_it_does():
         "return c, 3",
     ]
     assert graph.beginnings() == ((1, 5),) and graph.symbols() == {}
+
+
+def test_a_value_has_the_operator_that_gives_it_and_its_origin():
+    first = Node(torch.ops.aten.max.dim, (A, 0), {}, ("c", None), "m.py:3")
+    second = Node(torch.ops.aten.neg.default, (Value("c"),), {}, ("d",))
+    graph = AtenGraph(["a"], nodes=[first, second])
+    assert graph.makers() == {"c": first, "d": second} and graph.origins() == {"c": "m.py:3", "d": ""}
+
+
+def test_a_value_of_other_sizes_is_in_rows():
+    meta = Meta("float32", (2, 3), (1, 2), "cpu", opaque=True)
+    assert meta.contiguous() == Meta("float32", (2, 3), (3, 1), "cpu") and meta.contiguous([4]) == Meta("float32", (4,), (1,), "cpu")

@@ -1,6 +1,7 @@
 """Programs as text, read back."""
 
 import pytest
+import torch
 from lowered_programs import PROGRAMS, lowered_program
 
 from opmill_graph_ir.errors import GraphError
@@ -27,6 +28,12 @@ def test_programs_are_read_back(name):
     assert again.statements == program.statements
     assert (again.buffers, again.outputs, again.extents) == (program.buffers, program.outputs, program.extents)
     assert show_program(again) == text
+
+
+def test_a_buffer_without_elements_has_the_strides_that_torch_gives_it():
+    program = parse_program("input x: float32[2, 0, 3]\nreturn x\n")
+    assert [s.constant for s in program.buffers["x"].strides] == [*torch.empty(2, 0, 3).stride()]
+    assert "strides" not in show_program(program)
 
 
 def test_what_cannot_be_read_is_said_with_its_line():

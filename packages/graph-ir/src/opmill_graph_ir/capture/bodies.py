@@ -69,16 +69,6 @@ def _output(inner: Recorder, item: Any, like: Meta | None) -> FakeTensor:
     return inner.copy_of(item, Meta(found.dtype, found.sizes, strides, found.device))  # type: ignore[arg-type]
 
 
-def contiguous(meta: Meta) -> Meta:
-    """The same, dense and in order."""
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(meta.sizes):
-        strides.append(step)
-        step = step * size if isinstance(size, int) is False or size > 1 else step
-    return Meta(meta.dtype, meta.sizes, tuple(strides[::-1]), meta.device)
-
-
 def outputs_of(graph: AtenGraph) -> list[Meta]:
     """What the tensors look like that a body returns."""
     return [graph.metas[o.value] for o in graph.outputs if isinstance(o, OutputTensor)]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 import torch
 
 from opmill_fake_tensors.symbols import Index, Sizes
 
+from ..dense import Size, contiguous
+
 NO_LABEL = -1
-Size = Union[int, Index]
-"""A size, stride or offset: a number, or an expression over size symbols that is none. Comparing it with ``==`` tells whether it is
-certainly the same; an order that it does not tell raises ``SizeUnknown``."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,11 @@ class Meta:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
+
+    def contiguous(self, sizes: Sequence[Size] | None = None) -> Meta:
+        """Such a value in rows without gaps; with ``sizes``, of these."""
+        found = self.sizes if sizes is None else tuple(sizes)
+        return Meta(self.dtype, found, contiguous(found), self.device)
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,14 @@ class AtenGraph:
     def beginnings(self) -> tuple[tuple[int, int], ...]:
         """``offsets`` by the inputs' positions."""
         return tuple((self.inputs.index(name), offset) for name, offset in self.offsets.items())
+
+    def makers(self) -> dict[str, Node]:
+        """The operator that gives each value."""
+        return {name: node for node in self.nodes for name in node.results if name is not None}
+
+    def origins(self) -> dict[str, str]:
+        """Where in the program each value is computed: the origin of its operator. Inputs have none."""
+        return {name: node.origin for name, node in self.makers().items()}
 
     def symbols(self) -> dict[str, int | None]:
         """The size symbols with their values in the captured call; None for those that depend on data."""

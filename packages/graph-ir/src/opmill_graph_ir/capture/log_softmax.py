@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from .bodies import contiguous
 from .graph import AtenGraph, Meta, Node, Value
 
 aten = torch.ops.aten
@@ -37,9 +36,9 @@ def _steps(graph: AtenGraph, node: Node) -> list[Node] | None:
     if result is None or node.again or not numbers or not meta.sizes or _size(meta) < _SMALLEST:
         return None
     wide = _WIDE.get(meta.dtype) or getattr(torch, meta.dtype)
-    whole = contiguous(replace(meta, dtype=str(wide).removeprefix("torch.")))
+    whole = replace(meta, dtype=str(wide).removeprefix("torch.")).contiguous()
     row_sizes = tuple(1 if d == dim % len(meta.sizes) else n for d, n in enumerate(meta.sizes))
-    rows = contiguous(replace(whole, sizes=row_sizes))
+    rows = whole.contiguous(row_sizes)
     out = Steps(graph, node)
     value = x if meta.dtype == whole.dtype else out.add(aten._to_copy.default, whole, x, dtype=wide)
     most = out.add(aten.amax.default, rows, value, [dim], True)

@@ -59,7 +59,7 @@ class _Padder:
     """Results of padded products, and views of these."""
 
     def __post_init__(self) -> None:
-        self.makers = {r: node for node in self.graph.nodes for r in node.results if r}
+        self.makers = self.graph.makers()
         self.outside = {o.value for o in self.graph.outputs if isinstance(o, OutputTensor)} | set(self.graph.mutations.values())
         self.readers: dict[str, list[Node]] = {}
         for node in self.graph.nodes:
@@ -92,7 +92,7 @@ class _Padder:
             self.instead[id(node)] = [replace(node, args=args)]
             return
         whole, sizes = f"{result}_padded", (*c.sizes[:-2], rows + more.rows, columns + more.columns)
-        self.graph.metas[whole] = Meta(c.dtype, sizes, _contiguous(sizes), c.device)
+        self.graph.metas[whole] = c.contiguous(sizes)
         self.instead[id(node)] = [replace(node, args=args, results=(whole,)), *self._part(whole, result, node)]
 
     def _pays(self, operands: list[str], pads: list[tuple[int, ...]], result: str, operations: float, grows: int) -> bool:
@@ -112,7 +112,7 @@ class _Padder:
             grown = [*key[1][1::2], *[0] * (len(meta.sizes) - len(pad) // 2)]
             sizes = tuple(n + more for n, more in zip(meta.sizes, reversed(grown), strict=True))
             made = self.padded[key] = f"{base}_padded{len(self.padded)}"
-            self.graph.metas[made] = Meta(meta.dtype, sizes, _contiguous(sizes), meta.device)
+            self.graph.metas[made] = meta.contiguous(sizes)
             self._before(
                 node, Node(aten.constant_pad_nd.default, (Value(base), list(key[1]), 0.0), {}, (made,), node.origin, label=node.label)
             )
@@ -196,7 +196,7 @@ class _Padder:
                 self.graph.outputs[k] = replace(out, value=copies.setdefault(out.value, f"{out.value}_out"))
         for value, copy in copies.items():
             meta = self.graph.metas[value]
-            self.graph.metas[copy] = replace(meta, strides=_contiguous(meta.sizes))
+            self.graph.metas[copy] = meta.contiguous()
             nodes.append(Node(aten.clone.default, (Value(value),), {}, (copy,), self.makers[value].origin))
         self.graph.nodes = nodes
 
@@ -217,10 +217,6 @@ def _suits(meta: Meta) -> bool:
 def _missing(size: int, meta: Meta) -> int:
     """Elements up to the next multiple of 16 bytes."""
     return -size % (_BYTES // getattr(torch, meta.dtype).itemsize)
-
-
-def _contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
 
 
 def _bytes(meta: Meta) -> int:

@@ -241,7 +241,7 @@ def _ends_of_chains(graph: AtenGraph, needed: Iterable[str], known: Set[str]) ->
     """Values on GPUs that are rather kept: else they would be computed again from one another in a long chain. The backward needs the last
     one first, as of a residual stream, so all of them would be computed and lie in memory from its beginning."""
     wanted, depths, found = set(needed), dict[str, int](), set[str]()
-    producers = {r: node for node in graph.nodes for r in node.results if r}
+    producers = graph.makers()
     for node in graph.nodes:
         name = node.results[0] if len(node.results) == 1 else None
         if name is None or name in known or _is_view(node) or not _may_run_again(node):

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from .bodies import contiguous
 from .graph import AtenGraph, Meta, Node, Value
 from .log_softmax import Steps
 
@@ -65,7 +64,7 @@ def _laid(graph: AtenGraph, node: Node, selected: set[tuple[str, str]], zeros: s
         sizes, strides = (*truths.sizes, *[1] * (k + 1)), (*truths.strides, *[1] * (k + 1))
         mask = out.add(aten.unsqueeze.default, Meta("bool", sizes, strides, truths.device), mask, len(truths.sizes) + k)
     # zero plus a gradient of -0.0 is 0.0
-    values = out.add(aten.add.Scalar, contiguous(given), values, 0.0)
+    values = out.add(aten.add.Scalar, given.contiguous(), values, 0.0)
     out.nodes.append(replace(node, func=aten.masked_scatter.default, args=(base, mask, values)))
     return out.nodes
 

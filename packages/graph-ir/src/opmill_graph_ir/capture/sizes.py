@@ -12,7 +12,8 @@ import torch
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbols import Decision, Index, Relation, Sizes, index_of, sizes_of, sym_int
 
-from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Size
+from ..dense import Size
+from .graph import AtenGraph, Meta, Node, Output, OutputTensor
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 

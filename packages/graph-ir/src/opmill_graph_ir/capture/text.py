@@ -24,12 +24,13 @@ from opmill_fake_tensors.symbols import Sizes, Symbol
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.syntax import called, elements, items, name_of, noted, notes, part
 
+from ..dense import Size, contiguous
 from ..inner_texts import COMMENT, Reading, Writing, apart
 from ..loops.index import Index
 from ..loops.text import ExpressionParser, parse_index, read_lines
 from ..overloads import resolve
 from .control import ControlOperator
-from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Size, Value
+from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
 
 LEAST = 2
 """The lower limit of a size of which nothing is said."""
@@ -77,18 +78,9 @@ def _symbol(symbol: Symbol) -> str:
 
 def looks(meta: Meta) -> str:
     """What a value looks like, as texts of graphs have it: ``float32[16, 4] strides [1, 16] on cuda:0``."""
-    strides = "" if meta.strides == _rows(meta.sizes) else f" strides {_listed(meta.strides)}"
+    strides = "" if meta.strides == contiguous(meta.sizes) else f" strides {_listed(meta.strides)}"
     opaque = " opaque" if meta.opaque else ""
     return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == HOST else f' on {meta.device}'}"
-
-
-def _rows(sizes: Sequence[Any]) -> tuple[Any, ...]:
-    """Strides of rows that lie one after the other, as torch counts them: a size of none counts as one."""
-    out, step = [], 1
-    for size in reversed(sizes):
-        out.append(step)
-        step = step * size if isinstance(size, Index) or size > 1 else step
-    return tuple(reversed(out))
 
 
 def _listed(sizes: Sequence[Any]) -> str:
@@ -247,7 +239,7 @@ def parse_looks(text: str) -> Meta:
     dtype, _, rest = text.partition("[")
     shown, _, rest = rest.partition("]")
     sizes = _sizes(items(shown))
-    strides = _rows(sizes)
+    strides = contiguous(sizes)
     if rest.startswith(" strides ["):
         shown, _, rest = rest.removeprefix(" strides [").partition("]")
         strides = _sizes(items(shown))

@@ -20,7 +20,7 @@ _WIDE = "float32"
 
 def widen_products(graph: AtenGraph) -> None:
     """Rewrites such products on devices with matrix units, which add up in float32."""
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     outputs = {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
     uses = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
     uses.update([*outputs, *graph.mutations.values()])

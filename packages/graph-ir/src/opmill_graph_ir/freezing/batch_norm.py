@@ -29,7 +29,7 @@ _PLACES: dict[str, tuple[int, ...]] = {
 
 def fold_batch_norms(graph: AtenGraph, constant: Constant) -> None:
     """Rewrites each norm that is the only reader of a convolution with constant weights."""
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     readers = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
     readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     readers.update(graph.mutations.values())

@@ -32,7 +32,7 @@ _PLACES = {aten.mm.default: (None, 0, 1), aten.addmm.default: (0, 1, 2)}
 def put_together(graph: AtenGraph, constant: Constant, least: int) -> None:
     """Rewrites the products that have an operand in common and that are ``least`` multiplications together. What is made of weights comes
     first then."""
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     groups: dict[Hashable, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         if _suits(graph, node, constant):

@@ -57,7 +57,7 @@ class _Packer:
         self.renamed: dict[str, str] = {}
         self.dropped: set[int] = set()
         self.packed: dict[Any, Value] = {}
-        self.makers = {r: node for node in graph.nodes for r in node.results if r}
+        self.makers = graph.makers()
 
     def instead(self, node: Node) -> list[Node]:
         if id(node) in self.dropped:

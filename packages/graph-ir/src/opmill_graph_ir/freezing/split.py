@@ -14,7 +14,7 @@ def split(graph: AtenGraph, frozen: Sequence[str], constant: Constant) -> tuple[
 
     The second takes ``frozen`` and gives what the first takes as held tensors: behind its own come the weights that it reads, then what the
     second gives. Views and what is made of numbers alone belong to both."""
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     once, kept, folded = _needed(graph, makers, constant, set(frozen))
     originals = [name for name in frozen if name in kept]
     main = replace(

@@ -9,9 +9,10 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import Index, floordiv, mod
 from ..loops.ir import Const, Expr
-from .context import Context, View, contiguous, view_axes
+from .context import Context, View, view_axes
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, known_order, op, wide
 from .pointwise import of_floats

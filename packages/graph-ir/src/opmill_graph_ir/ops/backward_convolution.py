@@ -14,12 +14,13 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.channels_last import strides_of
-from ..capture.graph import Meta, Node, Size
+from ..capture.graph import Meta, Node
+from ..dense import Size, contiguous
 from ..loops.index import index
 from ..loops.ir import Reduction, Ref
 from .backward_points import gradients_of_points, is_of_points
 from .channels_last import backward_on_gpu, call_backward
-from .context import Context, Extents, Indices, View, contiguous
+from .context import Context, Extents, Indices, View
 from .convolution import is_known, laid_out, products
 from .creation import masked
 from .exprs import const, op
@@ -66,9 +67,7 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     if names[0] is not None:
         operands = gradient, _turned(ctx, weight), None
         meta = ctx.metas[names[0]]
-        views[0] = products(
-            ctx, names[0], Meta(meta.dtype, meta.sizes, contiguous(meta.sizes), meta.device), operands, (1,) * n, around, dilation, True
-        )
+        views[0] = products(ctx, names[0], meta.contiguous(), operands, (1,) * n, around, dilation, True)
     if names[1] is not None:
         views[1] = _of_weights(ctx, names[1], gradient, laid_out(ctx, x), kernel, (stride, padding, dilation))
     if names[2] is not None:

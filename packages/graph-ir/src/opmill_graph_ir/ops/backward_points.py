@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import ZERO
 from ..lowered import Extern
 from .arguments import plan_argument
-from .context import Context, View, contiguous, view_axes
+from .context import Context, View, view_axes
 from .half_products import narrowed
 from .views import compose, permuted, reshape, selected
 

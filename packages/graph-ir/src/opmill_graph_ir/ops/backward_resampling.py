@@ -11,9 +11,10 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import Index, floordiv
 from ..loops.ir import Expr, Reduction, Ref
-from .context import Context, View, contiguous
+from .context import Context, View
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import copied, unheeded

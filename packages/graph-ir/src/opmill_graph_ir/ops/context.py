@@ -13,7 +13,8 @@ from opmill_fake_tensors.symbols import Relation, Sizes
 from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.model import Literal, Named
 
-from ..capture.graph import Meta, Node, Size
+from ..capture.graph import Meta, Node
+from ..dense import Size, contiguous
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Reduction, Scan
 from ..lowered import PARTS, BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
@@ -341,14 +342,4 @@ def extents_of(axes: Sequence[Axis]) -> Extents:
     return {a.name: a.extent if (n := a.extent.constant) is None else n for a in axes}
 
 
-def contiguous(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Row-major strides."""
-    out: list[Size] = []
-    step: Size = 1
-    for n in reversed(sizes):
-        out.append(step)
-        step = step * (n or 1)
-    return tuple(reversed(out))
-
-
-__all__ = ["Context", "Extents", "Indices", "Node", "Size", "View", "contiguous", "extents_of", "named_axes", "positions", "view_axes"]
+__all__ = ["Context", "Extents", "Indices", "Node", "View", "extents_of", "named_axes", "positions", "view_axes"]

@@ -15,10 +15,11 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import Index, index
 from ..loops.ir import Expr, Reduction, Ref
 from .channels_last import on_gpu
-from .context import Context, View, contiguous
+from .context import Context, View
 from .creation import masked
 from .exprs import const, known_order, op
 from .half_products import in_float, is_slow, widened
@@ -60,7 +61,7 @@ def _convolution(
         return NotImplemented
     if not _is_contiguous(ctx, weight) or not (_is_contiguous(ctx, x) or _relaid(ctx, x, False)):
         return NotImplemented
-    meta = replace(meta, strides=contiguous(meta.sizes))
+    meta = meta.contiguous()
     kernel, points = weight.sizes[2:], math.prod(meta.sizes[2:])
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
     if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):

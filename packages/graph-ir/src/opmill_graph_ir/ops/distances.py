@@ -10,7 +10,7 @@ from ..loops.ir import Let, Reduction, Ref
 from ..lowered import Reduce
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, index_value, op, wide
-from .indexing import dense, wrapped
+from .indexing import wrapped
 from .norms import normed, powers
 from .records import Rows
 from .reductions import full_position
@@ -88,7 +88,7 @@ def _renorm(ctx: Context, node: Node, x: View, p: Any, dim: int, most: Any) -> A
         scale = op("div", const(most, dtype), op("add", n, const(1e-7, dtype)))
         return [Reduction(("a",), kind, value, dtype)], [op("where", op("gt", n, const(most, dtype)), scale, const(1, dtype))]
 
-    factors = ctx.reduce([(None, dense(meta, (x.sizes[dim],)))], [x.sizes[d] for d in dims], make)[0]
+    factors = ctx.reduce([(None, meta.contiguous((x.sizes[dim],)))], [x.sizes[d] for d in dims], make)[0]
     return ctx.pointwise(node.results[0], meta, lambda at, ext: op("mul", ctx.load(x, at, ext), ctx.load(factors, at[dim : dim + 1], ext)))
 
 
@@ -126,7 +126,7 @@ def _embedding_renorm(ctx: Context, node: Node, weight: View, ids: View, most: f
     axes = named_axes("i", ids.sizes)
     at, ext = positions(axes), extents_of(axes)
     lets, checks = wrapped("g", ctx.read(ids, at, ext), rows, "IndexError", "index out of range in self", False)
-    named = written(ctx, None, dense(meta, (rows,)), None, axes, [index("g")], const(1, dtype), "set", lets, checks)
+    named = written(ctx, None, meta.contiguous((rows,)), None, axes, [index("g")], const(1, dtype), "set", lets, checks)
     kind, prepare, finish = powers(p, dtype)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
@@ -136,5 +136,5 @@ def _embedding_renorm(ctx: Context, node: Node, weight: View, ids: View, most: f
         value = prepare(ctx.load(weight, (outer[0], *inner), ext))
         return [Reduction(("a",), kind, value, dtype)], [op("where", long, scale, const(1, dtype))]
 
-    factors = ctx.reduce([(None, dense(meta, (rows,)))], weight.sizes[1:], make)[0]
+    factors = ctx.reduce([(None, meta.contiguous((rows,)))], weight.sizes[1:], make)[0]
     return ctx.pointwise(node.results[0], meta, lambda at, ext: op("mul", ctx.load(weight, at, ext), ctx.load(factors, at[:1], ext)))

@@ -15,10 +15,11 @@ from opmill_fake_tensors.strides import is_dense
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node, Value
+from ..dense import contiguous
 from ..loops.index import index
 from ..lowered import Extern
 from .arguments import call_argument, plan_argument
-from .context import Context, View, contiguous
+from .context import Context, View
 from .exprs import LOW
 from .records import record_of
 

@@ -351,13 +351,8 @@ def _grouped(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, boo
         group = parts[k : k + size]
         length = sum(p[1] for p in group)
         sizes = (*meta.sizes[:dim], length, *meta.sizes[dim + 1 :])
-        out.append((_chosen(ctx, None, dense(meta, sizes), group), length, dim, True))
+        out.append((_chosen(ctx, None, meta.contiguous(sizes), group), length, dim, True))
     return out
-
-
-def dense(meta: Meta, sizes: Sequence[int]) -> Meta:
-    """A contiguous tensor of other sizes."""
-    return replace(meta, sizes=tuple(sizes), strides=tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes))))
 
 
 def _chosen(ctx: Context, name: str | None, meta: Meta, parts: Sequence[tuple[View, int, int, bool]]) -> View:

@@ -188,11 +188,11 @@ def _extern(ctx: Context, node: Node) -> None:
 def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
     """Tensors that leave get a buffer of their own, laid out as eager has it; equal values share it."""
     homes: dict[str, str] = {n: n for n in (*graph.inputs, *graph.held)}
-    origins = {name: _origin_of(node) for node in graph.nodes for name in node.results if name is not None}
+    makers = graph.makers()
 
     def home(value: str) -> str:
         if value not in homes:
-            ctx.origin = origins.get(value, ctx.origin)
+            ctx.origin = _origin_of(makers[value]) if value in makers else ctx.origin
             homes[value] = _home(ctx, value, graph.metas[value], set(homes.values()))
         ctx.fixed.add(homes[value])
         return homes[value]
@@ -212,7 +212,7 @@ def _home(ctx: Context, value: str, meta: Meta, taken: set[str]) -> str:
 def _mutations(ctx: Context, graph: AtenGraph) -> None:
     """Writes to inputs come last. A value that reads another mutated input, or other positions, goes through a buffer of its own."""
     pending = []
-    origins = {name: node.origin for node in graph.nodes for name in node.results if name is not None}
+    origins = graph.origins()
     for target, value in graph.mutations.items():
         view = ctx.views[value]
         if ctx.buffers[view.buffer].role != "temporary":

@@ -13,7 +13,6 @@ from ..loops.ir import Check, Expr, Let, Reduction, Ref
 from ..lowered import Reduce
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import const, index_value, op
-from .indexing import dense
 from .records import Rows
 from .scatters import written
 from .views import reshape
@@ -82,7 +81,7 @@ def _multilabel_margin(ctx: Context, node: Node, x: View, target: View, reductio
         place = op("where", open_, const(classes, "int64"), index_value(inner[0]))
         return [Reduction(("a",), "min", place, "int64")], [Ref("a", "int64")]
 
-    of_rows = replace(dense(meta, (rows,)), dtype="int64")
+    of_rows = replace(meta.contiguous((rows,)), dtype="int64")
     ends = ctx.reduce([(None, of_rows)], [classes], end)[0]
     axes = named_axes("i", (rows, classes))
     at, ext = positions(axes), extents_of(axes)
@@ -95,7 +94,7 @@ def _multilabel_margin(ctx: Context, node: Node, x: View, target: View, reductio
     chosen = written(
         ctx,
         None,
-        dense(meta, (rows, classes)),
+        meta.contiguous((rows, classes)),
         None,
         axes,
         (at[0], index("g")),

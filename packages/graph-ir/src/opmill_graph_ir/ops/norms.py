@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import index
 from ..loops.ir import Expr, Reduction, Ref
-from .context import Context, View, contiguous
+from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .records import Rows
 from .reductions import dims_of, full_position, reduced

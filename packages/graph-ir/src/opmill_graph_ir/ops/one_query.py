@@ -14,9 +14,10 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import ZERO, floordiv
 from ..loops.ir import Reduction, Ref
-from .context import Context, View, contiguous
+from .context import Context, View
 from .exprs import FLOATS, const, op
 from .reductions import softmax
 from .split_query import split_query

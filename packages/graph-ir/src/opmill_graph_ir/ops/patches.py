@@ -11,10 +11,11 @@ from typing import Any
 
 from ..capture.channels_last import strides_of
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import index
 from ..loops.ir import HALF
 from ..lowered import BufferArg, Extern
-from .context import Context, View, contiguous
+from .context import Context, View
 from .exprs import op
 from .pooling import many
 

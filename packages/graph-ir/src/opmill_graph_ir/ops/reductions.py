@@ -11,9 +11,10 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import ZERO, Index, index
 from ..loops.ir import Axis, Expr, Reduction, Ref
-from .context import Context, View, contiguous
+from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
 from .records import Rows
 from .views import on_vectors, reshape

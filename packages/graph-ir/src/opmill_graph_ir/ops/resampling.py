@@ -15,7 +15,7 @@ from ..loops.ir import Expr, Let, Reduction, Ref
 from .context import FEW, Context, View
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
-from .indexing import dense, gathered
+from .indexing import gathered
 from .records import Rows
 
 ROWS = Rows()
@@ -314,7 +314,7 @@ def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bo
 
 def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, by: Filter) -> View:
     dtype = wide(x.dtype)
-    target = meta if name is not None else dense(meta, (*x.sizes[:dim], out, *x.sizes[dim + 1 :]))
+    target = meta if name is not None else meta.contiguous((*x.sizes[:dim], out, *x.sizes[dim + 1 :]))
     if name is None:
         target = replace(target, dtype=dtype)
 

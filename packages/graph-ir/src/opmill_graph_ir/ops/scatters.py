@@ -13,7 +13,7 @@ from ..loops.ir import Axis, Check, Expr, Let, Reduction, Ref, StoreMode
 from ..lowered import Scatter
 from .context import Context, Extents, View, extents_of, named_axes, positions
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
-from .indexing import dense, gathered, wrapped
+from .indexing import gathered, wrapped
 from .records import Rows
 from .views import compose, on_vectors, reshape, view_axes
 
@@ -249,7 +249,7 @@ def _histc(ctx: Context, node: Node, x: View, bins: int = 100, low: Any = 0, hig
     value = ctx.read(x, positions(axes), extents_of(axes))
     first, last = const(low, dtype), const(high, dtype)
     if low == high:
-        first, last = _bounds(ctx, dense(meta, ()), x)
+        first, last = _bounds(ctx, meta.contiguous(()), x)
     inside = op("logical_and", op("ge", value, first), op("le", value, last))
     share = op("mul", op("div", op("sub", value, first), op("sub", last, first)), const(bins, dtype))
     place = op("min", op("max", cast(op("where", inside, share, const(0, dtype)), "int64"), const(0, "int64")), const(bins - 1, "int64"))

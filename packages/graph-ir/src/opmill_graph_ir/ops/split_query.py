@@ -15,10 +15,11 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
+from ..dense import contiguous
 from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Attention, Const, Expr, Load, LoopKernel, Reduction, Ref
 from ..lowered import BufferArg, Extern, Pointwise, Read
-from .context import Context, Extents, Indices, View, contiguous, view_axes
+from .context import Context, Extents, Indices, View, view_axes
 from .exprs import cast, const, op
 from .placed import Memory
 

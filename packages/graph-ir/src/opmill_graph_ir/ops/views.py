@@ -9,8 +9,9 @@ from functools import wraps
 from typing import Any
 
 from ..capture.graph import Node
+from ..dense import Size
 from ..loops.index import ONE, ZERO, Index, floordiv, index, mod
-from .context import Context, Extents, Indices, Size, View, view_axes
+from .context import Context, Extents, Indices, View, view_axes
 from .records import Rows
 
 ROWS = Rows(kind="view")

@@ -27,7 +27,7 @@ _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2)}
 
 def dequantized(graph: AtenGraph) -> Mapping[str, bool]:
     """The results of such products, as ``lower`` takes them: each is to compute its operand."""
-    makers = {r: node for node in graph.nodes for r in node.results if r}
+    makers = graph.makers()
     readers = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
     readers.update(out.value for out in graph.outputs if isinstance(out, OutputTensor))
     readers.update(graph.mutations.values())

@@ -47,7 +47,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
         )
         for n in graph.nodes
     ]
-    origins = {name: n.origin for n in graph.nodes for name in n.results}
+    origins = graph.origins()
     for target, value in graph.mutations.items():
         origin = writing(target, origins.get(value))
         nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), origin))

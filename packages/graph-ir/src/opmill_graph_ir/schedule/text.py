@@ -24,6 +24,7 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 from opmill_runtime_cache.plan.syntax import called, elements, expression, items, name_of, noted, notes, part
 
 from ..capture.text import parse_graph, show_graph
+from ..dense import contiguous
 from ..inner_texts import COMMENT, Reading, Writing, apart
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Read, Reduction, Scan
@@ -79,13 +80,7 @@ def heading(program: Lowered | Program, buffers: Iterable[BufferInfo]) -> list[s
 
 
 def _rows(sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """Strides of rows that lie one after the other."""
-    out = []
-    step = index(1)
-    for size in reversed(sizes):
-        out.append(step)
-        step = step * size
-    return tuple(reversed(out))
+    return tuple(map(index, contiguous(sizes)))
 
 
 def _sizes(sizes: Sequence[Index]) -> str:

@@ -10,7 +10,7 @@ import torch
 from opmill_fake_tensors import FakeTensor
 
 from ...errors import GraphError
-from ..bodies import Traced, body, contiguous, outputs_of, record
+from ..bodies import Traced, body, outputs_of, record
 from ..graph import Meta
 from ..record import Recorder, meta_of
 from ..sizes import size_of
@@ -37,7 +37,7 @@ def while_loop(run: Run, test: Any, step: Any, carried: Sequence[Any], additiona
 def _record_loop(recorder: Recorder, test: Traced, turn: _Turn, tensors: Sequence[FakeTensor], *, keep: bool) -> list[FakeTensor]:
     """What is carried out of the loop; with ``keep``, then what was carried into each turn: as many rows as there were turns."""
     carried, whole = list(tensors[: turn.carried]), list(tensors[turn.carried :])
-    layout = [contiguous(meta_of(t)) for t in carried]
+    layout = [meta_of(t).contiguous() for t in carried]
     test_graph = body(recorder, test, tensors)
     if [(m.dtype, m.sizes) for m in outputs_of(test_graph)] != [("bool", ())]:
         raise GraphError("GI014", "the test of a loop gives no truth value", where=recorder.state.origin)
@@ -147,12 +147,12 @@ def _record(
     first, stacked, whole = list(tensors[:carried]), list(tensors[carried : carried + rows]), list(tensors[carried + rows :])
     count = stacked[0].size(0)
     inputs = [*first, *map(recorder.row_of, stacked), *whole]
-    layout = [contiguous(meta_of(t)) for t in first]
+    layout = [meta_of(t).contiguous() for t in first]
     probe = outputs_of(body(recorder, step, inputs, differentiate=differentiate))
-    graph = body(recorder, step, inputs, [*layout, *map(contiguous, probe[carried:])], differentiate=differentiate)
+    graph = body(recorder, step, inputs, [*layout, *(m.contiguous() for m in probe[carried:])], differentiate=differentiate)
     results = [*layout, *(_stacked(m, size_of(count)) for m in outputs_of(graph)[carried:])]
     return record(recorder, "scan", [graph], [first, stacked, whole], results, backwards)
 
 
 def _stacked(row: Meta, count: Any) -> Meta:
-    return contiguous(Meta(row.dtype, (count, *row.sizes), (0, *row.strides), row.device))
+    return row.contiguous((count, *row.sizes))
