@@ -38,3 +38,20 @@ def test_a_point_reads_its_own_row_alone(read: str, last: int, legal: bool) -> N
     [nest] = parse(NEST.format(read=read, last=last)).nests
     found = list(crossings(nest))
     assert not found if legal else found
+
+
+@pytest.mark.parametrize(
+    "mask, read, legal",
+    [
+        ("ge(int64.at(j), int64(264))", "264*i + j + -264", True),  # the second of two rows that are put together
+        ("ge(int64.at(j), int64(264))", "272*i + j + -264", False),  # its end is the next point's
+        ("logical_and(ge(int64.at(j), int64(264)), lt(int64.at(j), int64(464)))", "272*i + j + -264", True),
+        ("ge(int64.at(j), int64(528))", "j", True),  # nowhere
+        ("lt(x[j], float32(0.0))", "272*i + j + -264", False),
+    ],
+)
+def test_a_mask_says_where_a_read_begins_and_ends(mask: str, read: str, legal: bool) -> None:
+    masked = NEST.replace("t[{read}]", "t.where({mask}, {read}, float32(0.0))").replace("set out[264*i + j]", "set out[264*i]")
+    [nest] = parse(masked.format(mask=mask, read=read, last=528)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found

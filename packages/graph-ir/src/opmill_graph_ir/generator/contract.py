@@ -19,9 +19,9 @@ from opmill_runtime_cache.plan.model import Size
 
 from ..loops.index import Atom, FloorDiv, Index, index
 from ..loops.ir import Check, Expr, IndexValue, Load, LoopKernel, Nest, Phase, Ref
+from ..loops.masks import Bounds, bounds_of
 from ..loops.places import same_points
 from ..loops.walk import expressions, inside
-from .masks import Bounds, bounds_of
 from .ranges import Range, range_of
 
 _Ends = tuple[str, str]

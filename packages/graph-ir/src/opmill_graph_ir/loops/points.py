@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from . import walk
-from .index import Index
+from .index import Index, index
 from .ir import Load, Nest
+from .masks import bounds_of
 
 
 def crossings(nest: Nest) -> Iterator[str]:
@@ -25,9 +26,10 @@ def crossings(nest: Nest) -> Iterator[str]:
     outer = sorted(a.name for a in nest.axes if a.extent.constant != 1)
     for phase, extents in phases:
         for load in (e for root in walk.roots(phase) for e in walk.inside(root) if isinstance(e, Load)):
-            written = stores.get(load.buffer)
-            place = _Place(load.index, extents)
-            if written and _apart(load, place, written, outer) and any(_may_meet(place, w, outer) for w in written):
+            written, place = stores.get(load.buffer), _read(load, extents, outer)
+            if not written or place is None:
+                continue
+            if _apart(load, place, written, outer) and any(_may_meet(place, w, outer) for w in written):
                 where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
                 yield f"{where}: other outer points write that"
 
@@ -38,6 +40,21 @@ class _Place:
 
     index: Index
     extents: Mapping[str, int | None]
+
+
+def _read(load: Load, extents: Mapping[str, int | None], outer: Sequence[str]) -> _Place | None:
+    """Where a load reads: its mask may leave out some at both ends of an axis, which begins with 0 where the first is read. None where
+    the mask never holds."""
+    inner = {name: extent for name, extent in extents.items() if name not in outer and extent is not None}
+    begin, narrowed = dict[str, Index](), dict(extents)
+    for atom, ends in (bounds_of(load, inner, ()) or {}).items():
+        if isinstance(atom, str):
+            lows, highs = ([end.constant for end in side if end.constant is not None] for side in ends)
+            low, high = max([0, *lows]), min([inner[atom] - 1, *highs])
+            if high < low:
+                return None
+            begin[atom], narrowed[atom] = index(atom) + low, high - low + 1
+    return _Place(load.index.substitute(begin), narrowed)
 
 
 def _apart(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> bool:

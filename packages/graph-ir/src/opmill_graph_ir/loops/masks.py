@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 
 from opmill_fake_tensors.optional import all_known
 
-from ..loops.index import ZERO, Atom, Index, index
-from ..loops.ir import Const, Expr, IndexValue, Load, Op
+from .index import ZERO, Atom, Index, index
+from .ir import Const, Expr, IndexValue, Load, Op
 
 Bounds = dict[Atom, tuple[list[Index], list[Index]]]
 """By what moves: what it is not below, and what it is not above."""
