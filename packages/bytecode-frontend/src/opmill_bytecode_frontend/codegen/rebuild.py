@@ -42,7 +42,6 @@ from ..values.overriding import OverridingTensor
 from ..values.per_call import GivenClass
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SliceValue, TupleValue
-from ..values.set_order import same_order
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
 from .sources import Constants, Stub, expression, is_single
@@ -342,21 +341,6 @@ def refuse_equal_hashes(value: DictValue) -> None:
         raise Unsupported(
             "FE070", f"a {value.cls.__name__} of keys with equal hashes leaves the captured code", "the program compares them again"
         )
-
-
-@rebuilds(SetValue)
-def set_(r: Rebuilder, value: SetValue) -> str:
-    if value.source is not None:
-        return r.source(value.source)
-    way, items = same_order(value.layout, value.items)
-    if not any(program_hash(key) is not None for key in value.items):
-        given = f"[{r.list(items)}]"
-    else:  # a set takes the hashes of a dictionary over
-        given = r.expr(DictValue({key: (item, ConstantValue(None)) for key, item in value.items.items()}))
-    if (known := r.known(value)) is not None:  # one of its items holds it
-        return known
-    names = {cls.__name__: r.constants.name(cls) for cls in (set, dict) if f"{{{cls.__name__}}}" in way.text}
-    return r.assign(value, way.text.format(cls=r.constants.name(value.cls), items=given, **names))
 
 
 @rebuilds(DictView)

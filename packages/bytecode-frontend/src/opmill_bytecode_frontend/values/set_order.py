@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from .constant import LITERALS
 Layout = set[Hashable] | frozenset[Hashable]
 Keyed = dict[Any, Value]
 """The values of a set by their keys."""
-Made = Callable[[list[Hashable]], set[Hashable]]
+Made = Callable[[list[Hashable], type], Layout]
 PLAIN = frozenset(LITERALS)
 """Classes whose objects are the keys of themselves."""
 
@@ -82,33 +82,64 @@ def own_layout(obj: Layout, keys: Iterable[object]) -> Layout | None:
 
 @dataclass(frozen=True)
 class Way:
-    """How a set is made anew of a list: a text, and what it makes."""
+    """How a set of a class is made anew of a list: a text, and what it makes."""
 
     text: str
     make: Made
+    filling: tuple[int, ...] = ()
+    """Items that make room in its table first, and go again."""
 
 
-def copied(items: list[Hashable]) -> set[Hashable]:
+def _copied(items: list[Hashable], cls: type) -> Layout:
     first = set(iter(items))
-    return set(first)
+    return cast("Layout", cls(first))
+
+
+def _with_room(count: int) -> Way:
+    """A set whose table is as large as one of ``count`` more items needs: items that leave a set do not make its table smaller."""
+    filling = tuple(-(1 << 40) - k for k in range(count))  # no object has such a hash
+    text = "{cls}({filling}) ^ {set}({items}).union({filling})"
+    return Way(text, lambda items, cls: cls(filling) ^ set(iter(items)).union(filling), filling)
 
 
 WAYS = (
-    Way("{cls}({items})", lambda items: set(iter(items))),
-    Way("{cls}({set}({items}))", copied),
-    Way("{cls}({dict}.fromkeys({items}))", lambda items: set(dict.fromkeys(items))),
+    Way("{cls}({items})", lambda items, cls: cast("Layout", cls(iter(items)))),
+    Way("{cls}({set}({items}))", _copied),
+    Way("{cls}({dict}.fromkeys({items}))", lambda items, cls: cast("Layout", cls(dict.fromkeys(items)))),
 )
+Step = tuple[Callable[..., object], tuple[Iterable[Hashable] | None, ...]]
+"""What a set went through: a function, and what it was given behind the set; the first step makes it."""
+
+
+def same_past(layout: Layout | None, steps: Sequence[Step]) -> bool:
+    """Whether these steps, made once more of the same constants, give a set in the order of the layout."""
+    if (
+        not layout
+        or not steps
+        or not all(map(stands_for_itself, itertools.chain.from_iterable(part or () for _, given in steps for part in given)))
+    ):
+        return False
+    first, *others = steps
+    made = first[0](*first[1])
+    for step, given in others:
+        step(made, *given)
+    return type(made) is type(layout) and list(made) == list(layout)
+
+
+ROOMS = (5, 8, 16, 32, 64)
+"""Numbers of items that a table of 16 places or the next power of two and so on is made for."""
 FEW = 5
 """Items that are tried in every order."""
 
 
-def same_order(layout: Layout | None, items: Keyed) -> tuple[Way, list[Value]]:
+def same_order(layout: Layout | None, items: Keyed) -> tuple[Way, list[Value]] | None:
     """How a set of these items is made anew that gives them in the order of the layout, where that is found."""
     if layout is not None:
         wanted = list(layout)
+        ways = [*WAYS, *(_with_room(room - len(wanted)) for room in ROOMS if room > len(wanted))]
         orders = itertools.chain((stand_ins(items), wanted), itertools.permutations(wanted) if len(wanted) <= FEW else ())
         for stands in (each for each in orders if each):
-            for way in WAYS:
-                if list(way.make(list(stands))) == wanted:
+            for way in ways:
+                if list(way.make(list(stands), set)) == wanted:
                     return way, [items[key_of(each)] for each in stands]
-    return WAYS[0], list(items.values())
+    return None

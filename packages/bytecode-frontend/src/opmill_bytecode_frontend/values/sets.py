@@ -12,7 +12,7 @@ from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value,
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from .set_order import Keyed, Layout, key_of, layout_of, own_layout, same_order, stand_ins
+from .set_order import WAYS, Keyed, Layout, Step, key_of, layout_of, own_layout, same_order, stand_ins
 
 SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
 
@@ -46,6 +46,8 @@ class SetValue(Value):
         """What was done to a set of before the call."""
         self.version = 0
         """How often it was changed."""
+        self.steps: list[Step] = []
+        """What its layout went through, where that is known."""
 
     def python_type(self) -> type:
         return self.cls
@@ -58,11 +60,11 @@ class SetValue(Value):
             raise NotConstant("set")
         return self.assembled([v.constant() for v in self.items.values()])
 
-    def assembled(self, items: list[object]) -> Hashable:
+    def assembled(self, items: list[Hashable]) -> Layout:
         """A real set of what its values stand for, in its order."""
-        way, values = same_order(self.layout, self.items)
+        way, values = same_order(self.layout, self.items) or (WAYS[0], list(self.items.values()))
         real = dict(zip(map(id, self.items.values()), items))
-        return self.cls(way.make([real[id(value)] for value in values]))
+        return way.make([real[id(value)] for value in values], self.cls)
 
     def key(self, vm: Machine) -> Hashable:
         if self.cls is frozenset:
@@ -84,6 +86,8 @@ class SetValue(Value):
         """A real set with the same past, None where that is not known."""
         if not self._laid_out:
             self._layout, self._laid_out = layout_of(self.items) if self.obj is None else own_layout(self.obj, self.items), True
+            if self.obj is None and self._layout is not None:
+                self.steps = [(self.cls, (stand_ins(self.items),))]
         return self._layout
 
     def change(self, change: Callable[..., object], *shapes: Shape | None) -> None:
@@ -95,13 +99,25 @@ class SetValue(Value):
             self._layout = None
         else:
             change(layout, *shapes)
+            if self.steps:
+                self.steps.append((change, shapes))
 
     def derived(self, items: Keyed, name: str, *shapes: Shape | None) -> SetValue:
         """A new set, of which a method of this name gives the layout."""
         out = SetValue(items, self.cls)
         known = self.layout is not None and None not in shapes
         out._layout, out._laid_out = getattr(self.layout, name)(*shapes) if known else None, True
+        if known:
+            out.steps = [(getattr(type(self.layout), name), (self.layout, *shapes))]
         return out
+
+    @classmethod
+    def made_of(cls, keys: Keyed, kind: type, shape: Shape | None) -> SetValue:
+        """A new set of items that ``shape`` stands for."""
+        made = cls(dict(keys), kind, layout=None if shape is None else kind(shape))
+        if shape is not None:
+            made.steps = [(kind, (shape,))]
+        return made
 
     def did(self, method: str, keys: Sequence[Keyed], shapes: Sequence[Shape | None]) -> None:
         """A set of before the call goes through the same again when the graph has run: where its items lie depends on how they came."""
@@ -185,7 +201,7 @@ class SetValue(Value):
     def m_clear(self, vm: Machine) -> Value:
         self.did("clear", [], [])
         self.items.clear()
-        self._layout, self._laid_out = set(), True
+        self._layout, self._laid_out, self.steps = set(), True, []
         return self.changed(vm)
 
     def m_copy(self, vm: Machine) -> Value:
@@ -236,7 +252,7 @@ class SetValue(Value):
         keys, shapes = operands(vm, others)
         self.did("intersection_update", keys, shapes)
         made = self.derived(self.shared(keys), "intersection", *shapes)
-        self.items, self._layout, self._laid_out = made.items, made.layout, True
+        self.items, self._layout, self._laid_out, self.steps = made.items, made.layout, True, made.steps
         return self.changed(vm)
 
     def m_symmetric_difference_update(self, vm: Machine, other: Value) -> Value:
@@ -254,6 +270,7 @@ class SetValue(Value):
             vm.unsupported("FE020", "pop() of a set of before the call with several items", why, "take items from a sorted copy of it")
         if self.source is None and isinstance(self.layout, set):
             first = self.items.pop(key_of(self.layout.pop()))
+            self.steps = self.steps and [*self.steps, (set.pop, ())]
             self.changed(vm)
             return first
         first = vm.unpack(self)[0]

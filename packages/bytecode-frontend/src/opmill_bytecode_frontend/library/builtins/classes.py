@@ -302,7 +302,7 @@ def made_of(vm: Interpreter, items: Value | None, cls: type) -> Value:
     if items is None:
         return SetValue({}, cls)
     keys, shape = operand(vm, items)
-    return SetValue(dict(keys), cls, layout=None if shape is None else set(shape))
+    return SetValue.made_of(keys, cls, shape)
 
 
 @handles(dict)
