@@ -4,7 +4,7 @@ import pytest
 
 from opmill_graph_ir.loops.text import show
 from opmill_graph_ir.lowered import Extern
-from opmill_graph_ir.schedule.emit import outside_reads
+from opmill_graph_ir.schedule.emit import changed_in_place, emit_nest, outside_reads
 from opmill_graph_ir.schedule.fuse import fuse
 from opmill_graph_ir.schedule.steps import KernelStep, schedule
 from opmill_graph_ir.schedule.text import parse_lowered, parse_program
@@ -87,3 +87,22 @@ def test_a_scan_is_a_phase_of_its_own(reverse):
     text = f"input x: float32[4, 8]\ntemporary y: float32[4, 8]\ntakes x\ncumulate.1 a<4 b<8\n  scan.{reverse}sum r: float32 = exp(x[a, b])\n  set y[a, b] = neg(r)\nreturn y"
     [shown] = kernels(text)
     assert f"scan.{reverse}sum" in shown and "neg(v" in shown
+
+
+@pytest.mark.parametrize("value", ["float32(7.0)", "add(b[a], float32(1.0))"], ids=["filled", "added to"])
+def test_a_part_that_is_changed_in_place_is_not_computed_anew_for_all_of_it(value):
+    program = parse_program(
+        "input x: float32[8]\ntemporary b: float32[8]\ntemporary y: float32[8]\ncall b = aten::sort (x)\n"
+        f"loop a<3\n  set b[a] = {value}\nloop j<8\n  set y[j] = exp(b[7 - j])\nreturn y"
+    )
+    groups, changed = fuse(program), changed_in_place(program)
+    needed = outside_reads(list(groups), program)
+    nests = [emit_nest(g, n, changed, program) for g, n in zip(groups, needed, strict=True) if type(g.members[0]) is not Extern]
+    assert changed == {"b"} and [s.buffer for nest in nests for p in nest.phases for s in p.stores] == ["b", "y"]
+
+
+def test_parts_that_are_put_together_are_not_changed_in_place():
+    program = parse_program(
+        "input x: float32[8]\ntemporary b: float32[8]\nloop a<3\n  set b[a] = exp(x[a])\nloop j<5\n  set b[3 + j] = neg(x[j])\nreturn b"
+    )
+    assert changed_in_place(program) == set()

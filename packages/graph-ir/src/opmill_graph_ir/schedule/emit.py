@@ -6,7 +6,7 @@ comes in a later one. What a later phase needs of an inner value is computed aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..loops.index import Index, floordiv, index, mod
@@ -14,7 +14,7 @@ from ..loops.ir import Axis, Check, Const, Expr, IndexValue, Let, Load, Nest, Op
 from ..lowered import Read
 from .cost import EXPENSIVE, cost
 from .fuse import Group
-from .loop import Loop, Program, Write
+from .loop import Loop, Program, Statement, Write, writes_of
 from .rewrite import Rewriter, reads, walk
 
 _RECOMPUTE_READS = 3
@@ -54,14 +54,15 @@ class _Produced:
     axes: tuple[Axis, ...]
 
 
-def emit_nest(group: Group, needed: set[str], program: Program) -> Nest:
-    """``needed``: buffers that are read outside the group. Others are stored only where a later phase has to load them."""
-    return _Emitter(group, needed, program).nest()
+def emit_nest(group: Group, needed: set[str], changed: Collection[str], program: Program) -> Nest:
+    """``needed``: buffers that are read outside the group. Others are stored only where a later phase has to load them. ``changed``: those
+    that are changed in place."""
+    return _Emitter(group, needed, changed, program).nest()
 
 
 class _Emitter:
-    def __init__(self, group: Group, needed: set[str], program: Program) -> None:
-        self.group, self.needed, self.program = group, needed, program
+    def __init__(self, group: Group, needed: set[str], changed: Collection[str], program: Program) -> None:
+        self.group, self.needed, self.changed, self.program = group, needed, changed, program
         self.outer = _checked_axes(group, program)
         self.outer_names = {a.name for a in self.outer}
         self.drafts: list[_Draft] = []
@@ -202,8 +203,10 @@ class _Emitter:
         return self._load(read)
 
     def _again(self, produced: _Produced, read: Read, phase: int) -> Expr | None:
-        """The value computed anew at the point that is read, where that is cheap."""
+        """The value computed anew at the point that is read, where that is cheap. Of what is changed in place it would be another."""
         value = produced.write.value
+        if read.buffer in self.changed or any(r.buffer in self.changed for r in reads(value)):
+            return None
         names = {a.name for a in produced.axes}
         if produced.outer or cost(value) >= EXPENSIVE or len({r.buffer for r in reads(value)}) > _RECOMPUTE_READS:
             return None
@@ -306,6 +309,25 @@ def _lying_along(member: Loop, program: Program) -> set[str]:
             strides = program.buffers[buffer].cells.strides
             found |= {str(i) for i, stride in zip(indices, strides, strict=True) if stride.constant == 1 and str(i) in axes}
     return found
+
+
+def changed_in_place(program: Program) -> set[str]:
+    """Buffers that are written once as a whole, and by other statements too. (Parts that are put together are written once each.)"""
+    writers: dict[str, list[Statement]] = {}
+    for s in program.statements:
+        for buffer in writes_of(s) if s is not None else ():
+            writers.setdefault(buffer, []).append(s)
+    return {b for b, found in writers.items() if len(found) > 1 and any(_is_whole(s, b, program) for s in found)}
+
+
+def _is_whole(statement: Statement, buffer: str, program: Program) -> bool:
+    """Whether a statement writes all of a buffer."""
+    if type(statement) is not Loop:
+        return True
+    points = index(1)
+    for size in program.buffers[buffer].cells.sizes:
+        points = points * size
+    return _points((*statement.axes, *statement.inner)) == points
 
 
 def outside_reads(groups: list[Group], program: Program) -> list[set[str]]:

@@ -22,7 +22,7 @@ from .coalesce import shape_nest
 from .columns import summed_where_stored, with_columns
 from .cse import remove_common
 from .dce import remove_dead
-from .emit import emit_nest, outside_reads
+from .emit import changed_in_place, emit_nest, outside_reads
 from .fuse import Group, fuse
 from .inline import inline
 from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
@@ -213,9 +213,11 @@ def _from_anywhere(steps: list[Step]) -> list[Step]:
 
 
 def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Step]:
-    needed = outside_reads(list(groups), program)
+    needed, changed = outside_reads(list(groups), program), changed_in_place(program)
     nests = {
-        g.number: _nest(g, outside, program, combine) for g, outside in zip(groups, needed, strict=True) if type(g.members[0]) is not Extern
+        g.number: _nest(emit_nest(g, outside, changed, program), program, combine)
+        for g, outside in zip(groups, needed, strict=True)
+        if type(g.members[0]) is not Extern
     }
     sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
     on_grid = {k: nest for k, nest in nests.items() if combine and traits_of(_device(nest, program)).grid}
@@ -245,8 +247,8 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     return steps
 
 
-def _nest(group: Group, outside: set[str], program: Program, combine: bool) -> Nest:
-    nest = shape_nest(emit_nest(group, outside, program), program.extents)
+def _nest(nest: Nest, program: Program, combine: bool) -> Nest:
+    nest = shape_nest(nest, program.extents)
     if combine:
         nest = reuse_between_phases(nest, program.fresh_name)
         if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
