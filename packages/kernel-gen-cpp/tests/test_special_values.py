@@ -107,14 +107,23 @@ def test_like_eager(runner: Runner, name: str) -> None:
     assert _agrees(name, out, want), (a[wrong][:6], b[wrong][:6], out[wrong][:6], want[wrong][:6])
 
 
-ACCURACY = {f: _kernel(f, "float32", 1, 200_003, "float32") for f in ("exp", "sigmoid", "tanh", "erf", "log", "sin", "expm1", "log1p")}
-_BOUNDS = {"exp": 1.5, "sigmoid": 3.0, "tanh": 6.0, "erf": 2.0, "log": 1.5, "sin": 1.5, "expm1": 1.5, "log1p": 1.5}
-_RANGE = {"log": (1e-3, 1e3), "log1p": (-0.99, 100), "exp": (-87, 88), "sigmoid": (-87, 87), "expm1": (-80, 80)}
+_BOUNDS = {"exp": 1.5, "sigmoid": 3.0, "tanh": 6.0, "erf": 2.0, "log": 1.1, "sin": 1.1, "cos": 1.1, "tan": 2.5, "atan": 1.5, "erfc": 4.0}
+_BOUNDS |= {"expm1": 1.5, "log1p": 1.5}
+ACCURACY = {f: _kernel(f, "float32", 1, 200_003, "float32") for f in _BOUNDS}
+_RANGES = {
+    "log": [(1e-45, 1e-37), (1e-3, 3), (1e-3, 1e3), (1e30, 3e38)],
+    "log1p": [(-0.99, 100)],
+    "exp": [(-87, 88)],
+    "sigmoid": [(-87, 87)],
+    "expm1": [(-80, 80)],
+    "erfc": [(-9, 1), (1, 9)],
+    **dict.fromkeys(["sin", "cos", "tan"], [(-9, 9), (-3000, 3000), (-7e4, 7e4), (-1e20, 1e20)]),
+}
+_CASES = [(name, *bounds) for name in sorted(ACCURACY) for bounds in _RANGES.get(name, [(-9, 9)])]
 
 
-@pytest.mark.parametrize("name", sorted(ACCURACY))
-def test_accuracy_in_ulp(runner: Runner, name: str) -> None:
-    low, high = _RANGE.get(name, (-9.0, 9.0))
+@pytest.mark.parametrize(("name", "low", "high"), _CASES)
+def test_accuracy_in_ulp(runner: Runner, name: str, low: float, high: float) -> None:
     a = torch.linspace(low, high, 200_003, dtype=torch.float64).float()
     out = torch.empty_like(a)
     runner.run(ACCURACY[name], {"a": a, "out": out})

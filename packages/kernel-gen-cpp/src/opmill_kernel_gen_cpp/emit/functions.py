@@ -174,6 +174,22 @@ _ERFC_ROOT = _f32(
 # (tanh(x)/x - 1)/x^2 as a polynomial in x^2, up to 0.8
 _TANH = _f32("0x1.9f6f2ep-10 -0x1.e597bep-8 0x1.5d0738p-6 -0x1.b92886p-5 0x1.110b3cp-3 -0x1.55553ep-2")
 
+# (log(1 + f) - f + f^2/2)/f^3 on -1/4..1/2
+_LOG = _f32("-0x1.71e32cp-5 0x1.acf4a8p-4 -0x1.0d98fp-3 0x1.28807ap-3 -0x1.54ed96p-3 0x1.99699ep-3 -0x1.00004ap-2 0x1.5555a4p-2")
+# (sin(r) - r)/r^3, (cos(r) - 1 + r^2/2)/r^4 and (tan(r) - r)/r^3 as polynomials in r^2, up to pi/4
+_SIN = _f32("0x1.7c33bp-19 -0x1.a0596p-13 0x1.111174p-7 -0x1.555556p-3")
+_COS = _f32("-0x1.361852p-22 0x1.a071bep-16 -0x1.6c175ep-10 0x1.555556p-5")
+_TAN = _f32("0x1.1ec918p-8 0x1.817c52p-14 0x1.62f22p-7 0x1.5cba1ap-6 0x1.bada4cp-5 0x1.110d9cp-3 0x1.55556p-2")
+# (atan(x) - x)/x^3 as a polynomial in x^2, up to 1
+_ATAN = _f32(
+    "-0x1.d35b12p-10 0x1.642524p-7 -0x1.fd7e36p-6 0x1.da2a12p-5 -0x1.58091cp-4 0x1.c08c4ep-4 -0x1.242086p-3 0x1.9991e4p-3 -0x1.55553ep-2"
+)
+# exp(x^2) erfc(x) (1 + 2 x) in (x - 2)/(x + 2), from 0 to 10.1
+_ERFCX = _f32(
+    "0x1.d2ce9cp-16 -0x1.827c8ep-12 -0x1.4b5fcp-10 0x1.4e1138p-10 0x1.1b6804p-7 -0x1.079028p-7 -0x1.bc143p-5 0x1.4ffad6p-3 "
+    "-0x1.5407fcp-3 -0x1.7bf5f4p-4 0x1.46e80ep+0"
+)
+
 
 def _range_reduced(v: str, fma: str, put: str, x: str, big: float) -> str:
     """``x`` as n ln 2 + r with a small r. Adding ``big`` rounds to n, and leaves it in the lowest bits of ``shifted``, moved by what
@@ -233,6 +249,88 @@ def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -
   {_range_reduced(v, fma, put, "t", 12583039.0)}
   const {v} far = 1.0f - 2.0f / {fma}({_horner(fma, "r", _EXP, put)}, ({v})(({i})shifted << 23), {put}(1.0f));
   return {sign}(a < 0.8f ? near : far, x);
+}}"""
+
+
+def _log_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    if isa.instruction(target, "getmant", short, lanes * 32) is not None:  # of 0, infinities and negative numbers as log needs them
+        power, part = (function(needs, n, short, lanes, target) for n in ("getexp", "getmant"))
+        parts = f"const {v} m = {part}(x), f = m - 1.0f, e = {power}(x), n = m < 1.0f ? e + 1.0f : e, s = f * f;"
+        result = "y"
+    else:
+        # What is below the normal range is brought there first.
+        parts = f"""const {i} low = x < 0x1p-126f, b = ({i})(low ? x * 0x1p23f : x), k = (b - 0x3f400000) >> 23;
+  const {v} f = ({v})(b - (k << 23)) - 1.0f, n = __builtin_convertvector(k + (low & -23), {v}), s = f * f;"""
+        result = f'x > 0 ? (x < __builtin_inff() ? y : x) : x == 0 ? {put}(-__builtin_inff()) : {put}(__builtin_nanf(""))'
+    # 2^n (1 + f), f in -1/4..1/2. The product with the upper part of ln 2 is exact.
+    return f"""static inline {v} {full}({v} x) {{
+  {parts}
+  const {v} t = {fma}(n, {put}(0x1.7f7d1cp-20f), {fma}(s * f, {_horner(fma, "f", _LOG, put)}, s * -0.5f));
+  const {v} y = {fma}(n, {put}(0x1.62e4p-1f), f + t);
+  return {result};
+}}"""
+
+
+def _turned(name: str) -> Emitter:
+    """A function of angles: of what is left (``r + l``) of their size without whole right angles, whose number has the last bits of ``k``.
+    ``l`` is what rounding took from ``r``: nothing near 0, where the difference is exact. Angles beyond 2^16, and what is no number, are
+    the library's."""
+
+    def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+        v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
+        if isa.instruction(target, "fma", short, lanes * 32) is None:
+            return _vector(needs, name, short, lanes, full, target)
+        needs.add(f"{full}_each", _vector(needs, name, short, lanes, f"{full}_each", target))
+        every, size = all_lanes(needs, "i32", lanes, target), function(needs, "abs", short, lanes, target)
+        fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+        sin = f"sin = r + {fma}(r * s, {_horner(fma, 's', _SIN, put)}, l)"
+        cos = f"h = s * 0.5f, c = 1.0f - h, cos = c + {fma}(s * s, {_horner(fma, 's', _COS, put)}, {fma}(-r, l, (1.0f - c) - h))"
+        tan = f"tan = r + {fma}(r * s, {_horner(fma, 's', _TAN, put)}, {fma}(l, s, l))"
+        negative = f"(({i})x & (int)0x80000000)"
+        results = {
+            "sin": f"({v})(({i})(odd ? cos : sin) ^ ((k & 2) << 30) ^ {negative})",
+            "cos": f"({v})(({i})(odd ? sin : cos) ^ (((k + 1) & 2) << 30))",
+            "tan": f"({v})(({i})(odd ? -1.0f / tan : tan) ^ {negative})",
+        }
+        return f"""static inline {v} {full}({v} x) {{
+  const {v} a = {size}(x);
+  if (!{every}(a < 65536.0f)) return {full}_each(x);
+  const {v} big = {put}(12582912.0f), shifted = {fma}(a, {put}(0x1.45f306p-1f), big), n = shifted - big;
+  const {v} b = {fma}(n, {put}(-0x1.921fb4p+0f), a), r = {fma}(n, {put}(-0x1.4442dp-24f), b), s = r * r;
+  const {v} d = {fma}(n, {put}(-0x1.4442dp-24f), b - r), l = {fma}(n, {put}(-0x1.846988p-48f), s < 0x1p-16f ? {put}(0.0f) : d);
+  const {i} k = ({i})shifted, odd = (k & 1) != 0;
+  const {v} {tan if name == "tan" else f"{sin}, {cos}"};
+  return {results[name]};
+}}"""
+
+    return emit
+
+
+def _atan_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    size, sign = (function(needs, n, short, lanes, target) for n in ("abs", "copysign"))
+    return f"""static inline {v} {full}({v} x) {{
+  const {v} a = {size}(x);
+  const {i} far = a > 1.0f;
+  const {v} z = far ? -1.0f / a : a, s = z * z, t = s * z * {_horner(fma, "s", _ATAN, put)};
+  return {sign}(far ? {put}(0x1.921fb6p+0f) + (z + (t - 0x1.777a5cp-25f)) : z + t, x);
+}}"""
+
+
+def _erfc_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    """``exp(-x^2)`` times what changes slowly. What is lost of the square is put back."""
+    v = needs.vector("f32", lanes)
+    if isa.instruction(target, "fma", short, lanes * 32) is None:
+        return _vector(needs, "erfc", short, lanes, full, target)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    smaller, size, exp = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "exp"))
+    return f"""static inline {v} {full}({v} x) {{
+  const {v} a = {smaller}({put}(10.1f), {size}(x)), u = (a - 2.0f) / (a + 2.0f), s = a * a, lost = {fma}(a, a, -s);
+  const {v} g = {_horner(fma, "u", _ERFCX, put)} / {fma}(a, {put}(2.0f), {put}(1.0f)), y = {exp}(-s) * {fma}(-lost, g, g);
+  return a < 0.5f ? 1.0f - {fma}({_horner(fma, "s", _ERF, put)}, x, x) : x < 0 ? 2.0f - y : y;
 }}"""
 
 
@@ -313,6 +411,10 @@ POLYNOMIALS: dict[tuple[str, str], Emitter] = {
     ("sigmoid", "f64"): _sigmoid_f64,
     ("tanh", "f32"): _tanh_f32,
     ("erf", "f32"): _erf_f32,
+    ("erfc", "f32"): _erfc_f32,
+    ("log", "f32"): _log_f32,
+    ("atan", "f32"): _atan_f32,
+    **{(name, "f32"): _turned(name) for name in ("sin", "cos", "tan")},
     **{("larger", short): _choice("larger", ">") for short in ("f32", "f64")},
     **{("smaller", short): _choice("smaller", "<") for short in ("f32", "f64")},
     ("sign", "f32"): _sign,
