@@ -13,6 +13,9 @@ from opmill_kernel_gen_cpp.target import AVX2, AVX512, GENERIC, NEON, SSE, choos
         (AVX512, "sqrt", 128, "sqrtps("),
         (AVX2, "sqrt", 512, None),
         (AVX2, "fma", 256, "vfmaddps256"),
+        (AVX512, "scalef", 512, "scalefps512"),
+        (AVX512, "getmant", 256, None),
+        (AVX2, "getexp", 256, None),
         (SSE, "fma", 128, None),  # has no fma
         (SSE, "floor", 128, "roundps(x, 9)"),
         (NEON, "floor", 128, "frintm"),

@@ -230,7 +230,10 @@ def softmax(ctx: Context, name: str | None, meta: Meta, x: View, dim: int, *, lo
         return op("sub", shifted(at, ext), op("log", ctx.load_broadcast(total, at, ext)))
 
     def share(at: Any, ext: Any) -> Expr:
-        return op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext))
+        above, below = op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)
+        if meta.dtype != dtype:  # a sum of 1 or more, and a rounding far below that of half precision
+            return op("mul", above, op("reciprocal", below))
+        return op("div", above, below)
 
     def or_zero(at: Any, ext: Any) -> Expr:
         nothing = op("eq", ctx.load_broadcast(top, at, ext), const(-math.inf, dtype))

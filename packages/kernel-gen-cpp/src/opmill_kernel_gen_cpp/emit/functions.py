@@ -203,13 +203,25 @@ def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
     larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     p = _horner(fma, "r", _EXP, put)
-    # Adding ``big`` leaves n + 254 in the lowest bits. 2^n comes in two factors, so that results below the normal range and up to the
-    # overflow are right; shifting their exponents into place drops what stands above. Comparisons keep NaN.
+    if (scaled := isa.instruction(target, "scalef", short, lanes * 32)) is not None:
+        scale = needs.add(f"scale_{v}", f"static inline {v} scale_{v}({v} x, {v} y) {{ return {scaled}; }}")
+        result = f"{scale}({p}, n)"
+    else:
+        # Adding ``big`` leaves n + 254 in the lowest bits. 2^n comes in two factors, so that results below the normal range and up to the
+        # overflow are right; shifting their exponents into place drops what stands above.
+        needs.add(
+            halves := f"halves_{v}",
+            f"""static inline {v} {halves}({v} p, {v} shifted) {{
+  const {i} k = ({i})shifted, half = k >> 1;
+  return p * ({v})(half << 23) * ({v})((k - half) << 23);
+}}""",
+        )
+        result = f"{halves}({p}, shifted)"
+    # Comparisons keep NaN.
     return f"""static inline {v} {full}({v} x) {{
   x = {larger}({put}(-104.5f), {smaller}({put}(89.0f), x));
   {_range_reduced(v, fma, put, "x", 12583166.0)}
-  const {i} k = ({i})shifted, half = k >> 1;
-  return {p} * ({v})(half << 23) * ({v})((k - half) << 23);
+  return {result};
 }}"""
 
 

@@ -31,6 +31,7 @@ _X86: dict[tuple[str, str, int], str] = {
     ("smaller", "f64", 256): "__builtin_ia32_minpd256(x, y)",
     ("smaller", "f32", 512): "__builtin_ia32_minps512_mask(x, y, x, -1, 4)",
     ("smaller", "f64", 512): "__builtin_ia32_minpd512_mask(x, y, x, -1, 4)",
+    ("scalef", "f32", 512): "__builtin_ia32_scalefps512_mask(x, y, x, -1, 4)",  # x times two to the power of y
     # the power of two of a number, and what it is times that, from 3/4 to 3/2: NaN of negative ones
     ("getexp", "f32", 512): "__builtin_ia32_getexpps512_mask(x, x, -1, 4)",
     ("getmant", "f32", 512): "__builtin_ia32_getmantps512_mask(x, 11, x, -1, 4)",
