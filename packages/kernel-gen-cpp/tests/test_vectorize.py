@@ -5,7 +5,7 @@ import pytest
 from opmill_graph_ir.loops.index import floordiv, index, mod
 from opmill_graph_ir.loops.text import parse
 from opmill_kernel_gen_cpp.emit.lanes import even_step
-from opmill_kernel_gen_cpp.target import AVX2
+from opmill_kernel_gen_cpp.target import AVX2, AVX512
 from opmill_kernel_gen_cpp.vectorize import choose
 
 ROWS = """kernel rows()
@@ -29,6 +29,25 @@ def test_rows_whose_elements_share_cache_lines_are_summed_along(step):
 def test_columns_are_summed_side_by_side():
     [nest] = parse(ROWS.format(numel=512 * 512, count=512, row=1, step=512)).nests
     assert choose(nest, {"i0": 512, "j0": 512}, AVX2).outer == "i0"
+
+
+SHIFTED = """kernel shifted()
+  in b0: float32[{n}]
+  out b1: float32[{n}]
+nest i0<512
+  phase j0<512
+    max v0: float32 = b0[i0 + 512*j0]
+  phase j0<512
+    set b1[{place}] = exp(sub(b0[i0 + 512*j0], v0))
+"""
+
+
+@pytest.mark.parametrize(("place", "unroll"), [("i0 + 512*j0", 4), ("512*i0 + j0", 1)])
+def test_few_rows_are_written_at_a_time(place, unroll):
+    """Lines of rows that are a power of two apart have few places in a cache."""
+    [nest] = parse(SHIFTED.format(n=512 * 512, place=place)).nests
+    choice = choose(nest, {"i0": 512, "j0": 512}, AVX512)
+    assert (choice.outer, choice.unroll) == ("i0", unroll)
 
 
 @pytest.mark.parametrize(("by", "lanes", "step"), [(64, 16, 1), (64, 8, 1), (16, 16, 1), (48, 16, 1), (8, 16, None), (40, 16, None)])

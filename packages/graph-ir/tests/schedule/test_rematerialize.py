@@ -43,3 +43,16 @@ def test_what_is_cheap_is_computed_twice():
           phase l<32
             set y[32*i + l] = div(neg(x[32*i + l]), s)""")
     assert reused(kernel) == kernel
+
+
+def test_a_result_that_lies_across_keeps_nothing():
+    kernel = lines("""
+        kernel k()
+          in x: float32[256]
+          out y: float32[256]
+        nest i<8
+          phase j<32
+            sum s: float32 = exp(x[i + 8*j])
+          phase l<32
+            set y[32*i + l] = div(exp(x[i + 8*l]), s)""")
+    assert reused(kernel) == kernel

@@ -166,8 +166,12 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
 
 
 def _unroll(nest: Nest, axis: str, extents: Mapping[str, int], lanes: int) -> int:
-    """Columns are reduced several vectors at a time: whole cache lines, and chains of additions side by side."""
+    """Columns are reduced several vectors at a time: whole cache lines, and chains of additions side by side. Not where lanes are written
+    to rows of their own, of which a cache keeps few that are a power of two apart."""
     if not any(p.reductions or p.scans for p in nest.phases) or any(walk.op_cost(p) > 24 for p in nest.phases):
+        return 1
+    steps = [s.index.stride_of(axis) for p in nest.phases if p.axes for s in p.stores]
+    if any(step is None or step.constant not in (0, 1) for step in steps):
         return 1
     for copies in (4, 2):
         if extents[axis] >= copies * lanes:

@@ -56,8 +56,10 @@ def _renamed(old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Mapping[str, Index
 
 
 def _home(value: Expr, later: int, phases: list[Phase], outer: tuple[Axis, ...]) -> Store | None:
-    """A store of the later phase whose memory nothing else in the nest touches, of one element a point."""
+    """A store of the later phase whose memory nothing else in the nest touches, of one element a point. It lies as what the value is made
+    of: what is kept would be written and read across lines of a cache otherwise."""
     axes = {a.name for a in (*outer, *phases[later].axes)}
+    lying = {a for e in walk(value) if type(e) is Load for a in _along(e.index, axes)}
     touched = [s.buffer for p in phases for s in p.stores]
     loaded = {e.buffer for p in phases for e in walk(*roots(p)) if type(e) is Load}
     for s in phases[later].stores:
@@ -68,9 +70,15 @@ def _home(value: Expr, later: int, phases: list[Phase], outer: tuple[Axis, ...])
             and axes <= s.index.symbols
             and touched.count(s.buffer) == 1
             and s.buffer not in loaded
+            and (not lying or lying & _along(s.index, axes))
         ):
             return s
     return None
+
+
+def _along(place: Index, axes: set[str]) -> set[str]:
+    """The axes whose next point is the next element."""
+    return {a for a in axes if (step := place.stride_of(a)) is not None and step.constant == 1}
 
 
 def _kept(first: Phase, second: Phase, value: Expr, home: Store, name: str) -> tuple[Phase, Phase]:
