@@ -302,3 +302,13 @@ def test_parts_of_sizes_that_data_tell_make_up_the_whole():
         parts = x.split([n[k].item() for k in range(3)])
         assert torch.cat([p * 2 for p in parts]).shape == (6, 4)
         assert (torch.cat([p * 2 for p in parts]) + x).shape == (6, 4)
+
+
+def test_as_many_without_the_first_as_without_the_last():
+    context = FakeContext(data=Sizes())
+    x = context.from_tensor(torch.ones(6))
+    with context:
+        some = x[x > 0]
+        for less in (1, 2):
+            assert (some[less:] - some[:-less]).dim() == 1
+            assert some[less:].shape == some[:-less].shape

@@ -25,7 +25,6 @@ from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, prog
 from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.compiled_here import CompiledHere, CompilerHere
 from ..values.constant import BuiltinConstantMethod, ConstantValue
-from ..values.data_dependent import LateFloat, LateTruth
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
 from ..values.floating import FloatNumber, written
@@ -37,7 +36,7 @@ from ..values.mapping import DictValue, DictView, SetValue
 from ..values.new_data import alias
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ObjectValue, builtin_base
-from ..values.opaque import RandomNumber, Untouched
+from ..values.opaque import Untouched
 from ..values.overriding import OverridingTensor
 from ..values.per_call import GivenClass
 from ..values.ragged import RaggedSize
@@ -486,13 +485,6 @@ def late_number(r: Rebuilder, name: str) -> str:
 @rebuilds(FloatNumber)
 def float_number(r: Rebuilder, value: FloatNumber) -> str:
     return r.computed(value.text, value.sources)
-
-
-@rebuilds(LateFloat, LateTruth)
-def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
-    if isinstance(value.tensor.scalar, RandomNumber):
-        return r.expr(value.tensor.scalar)
-    return r.assign(value, f"{r.expr(value.tensor)}.item()")
 
 
 @rebuilds(ExternalIterator, VaryingNumber, Untouched)

@@ -10,6 +10,8 @@ from typing import Any, Callable, Hashable
 
 import torch
 
+from opmill_fake_tensors.symbols import Sizes
+from opmill_fake_tensors.symbols.node import SizeNode
 from opmill_guards.source import Source
 
 from .base import MISSING, Machine, NotConstant, Value
@@ -46,8 +48,23 @@ def is_symbolic(fake: torch.Tensor) -> bool:
 
 
 def sizes_now(numbers: Iterable[Any]) -> tuple[int, ...]:
-    """Sizes, or strides, as they are at this call; nothing is assumed thereby."""
-    return tuple(n if type(n) is int else n.node.hint for n in numbers)
+    """Sizes, or strides, as they are at this call; nothing is assumed thereby. Those that only data tell as they could be."""
+    return tuple(n if type(n) is int else n.node.hint if n.node.has_hint() else could_be(n.node) for n in numbers)
+
+
+def could_be(node: SizeNode) -> int:
+    """A size that only data tell, as NumPy is asked about it: no two of them are alike."""
+    sizes, data = node.sizes, node.sizes.data()
+    values = {name: 11 + 2 * data.index(name) if symbol.hint is None else symbol.hint for name, symbol in sizes.symbols.items()}
+    return int(node.expr.evaluate(with_derived(sizes, values)))
+
+
+def with_derived(sizes: Sizes, values: dict[str, int]) -> dict[str, int]:
+    """Values of sizes, where those that are defined by others are what these give."""
+    for name, symbol in sizes.symbols.items():
+        if symbol.definition:
+            values[name] = int(eval(symbol.definition, {"__builtins__": {}, "min": min, "max": max}, values))
+    return values
 
 
 class ArrayValue(Value):
@@ -64,6 +81,10 @@ class ArrayValue(Value):
         stands_for: tuple[TensorValue, int] | None = None,
     ) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
+        self.taken: tuple[int, list[Value]] | None = None
+        """Of a mask: where it is true, and how often it had been written to."""
+        self.once = False
+        """Whether it holds positions where a mask is true: none is there twice."""
 
     def python_type(self) -> type:
         return type(self.like)
@@ -204,13 +225,21 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> object:
-    """An array of ones with this layout (strides in bytes, none below 0)."""
+def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], filled: int = 1) -> object:
+    """An array of ones with this layout (strides in bytes, none below 0), or ``filled`` with another number."""
     np = sys.modules["numpy"]
     if 0 in shape:
         return np.ones(shape, dtype)
     extent = sum((n - 1) * stride for n, stride in zip(shape, strides)) // dtype.itemsize + 1
-    return np.lib.stride_tricks.as_strided(np.ones(extent, dtype), shape, strides)
+    return np.lib.stride_tricks.as_strided(np.full(extent, filled, dtype), shape, strides)
 
 
-__all__ = ["ArrayValue", "is_symbolic", "known_number", "like_layout", "sizes_now", "torch_dtype"]
+def like_tensor(fake: torch.Tensor, filled: int = 1) -> object:
+    """An array with the layout of a tensor; a number for one without dimensions."""
+    dtype = sys.modules["numpy"].dtype(str(fake.dtype).removeprefix("torch."))
+    if not fake.dim():
+        return dtype.type(filled)
+    return like_layout(dtype, sizes_now(fake.shape), tuple(s * dtype.itemsize for s in sizes_now(fake.stride())), filled)
+
+
+__all__ = ["ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype", "with_derived"]

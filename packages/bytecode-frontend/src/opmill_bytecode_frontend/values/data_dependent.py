@@ -89,6 +89,21 @@ class LateTruth(Late):
         return self.constant() if hasattr(bool, name) else None
 
 
+class LateText(Late):
+    """A text that tells what a tensor holds, ``f"{x}"``. Checks are given such for the case that they fail: the program then makes it."""
+
+    cls = str
+
+    def constant(self) -> NoReturn:
+        self.vm.unsupported("FE025", "text of a tensor", "it depends on data", place=self.place)
+
+    def truth(self, vm: Machine) -> bool:
+        self.constant()
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        return self.constant() if hasattr(str, name) else None
+
+
 class LateFloat(Late):
     """A float that only data tell. What is computed of it is computed by the graph."""
 

@@ -209,6 +209,18 @@ def _length(start: Any, end: Any, step: Any) -> Any:
     return length if type(step) is int and step == 1 else (length + step - 1) // step
 
 
+def _rest(size: Any, start: Any, end: Any) -> Any:
+    """How many there are without the first, or without the last, of so many as only data tell: the same size for both. None elsewhere."""
+    whole = end is None or end is size or (type(end) is int and end == sys.maxsize)
+    if type(start) is int and start > 0 and whole:
+        less = start
+    elif start in (None, 0) and type(end) is int and end < 0:
+        less = -end
+    else:
+        return None
+    return size - less if surely(size >= less) else _derived(size, f"max({{0}} - {less}, 0)", size)
+
+
 @SYMBOLIC.row("slice")
 def _slice(overload: str, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     if overload != "Tensor":
@@ -219,9 +231,10 @@ def _slice(overload: str, x: Tensor, dim: int = 0, start: Any = None, end: Any =
         raise RuntimeError("slice step must be positive")
     dim = _dim(dim, x.dim())
     size = x.size(dim)
+    rest = _rest(size, start, end) if step == 1 and known_from_data(size) else None
     start, end = _clamped(start, size, 0), _clamped(end, size, size)
     sizes, strides = list(x.size()), list(x.stride())
-    sizes[dim] = _length(start, end, step)
+    sizes[dim] = _length(start, end, step) if rest is None else rest
     strides[dim] = strides[dim] * step
     return _view(x, sizes, strides, x.storage_offset() + start * x.stride(dim))
 

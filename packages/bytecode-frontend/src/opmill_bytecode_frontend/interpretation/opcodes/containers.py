@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from ...breaks.returning import asked
 from ...values.base import NotConstant, class_has, is_iterable
 from ...values.constant import ConstantValue
+from ...values.data_dependent import LateText
 from ...values.functions import FunctionValue, MethodValue
 from ...values.iterators import STOP
 from ...values.loops import is_ahead
 from ...values.mapping import DictValue, SetValue, update_from
 from ...values.sequence import ListValue, SequenceValue, TupleValue
+from ...values.tensor import TensorValue
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -187,6 +189,8 @@ def format_one(vm: Interpreter, value: Value, conversion: int, spec: Value) -> V
     plain = isinstance(spec, ConstantValue) and spec.value == ""
     if plain and conversion != 3:
         vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))
+    if plain and conversion == 0 and vm.recorder.counts and type(value) is TensorValue and not value.is_known():
+        return LateText(vm, value)
     if conversion:
         value = vm.call(vm.wrap(CONVERSIONS[conversion]), [value], {})
     return vm.call(vm.wrap(format), [value, spec], {})
@@ -213,7 +217,11 @@ def format_with_spec(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("BUILD_STRING")
 def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    parts = frame.popn(ins.argval)
+    if late := [part for part in parts if type(part) is LateText]:
+        frame.push(LateText(vm, late[0].tensor, min(part.place for part in late)))
+        return
     try:
-        frame.push(ConstantValue("".join(v.constant() for v in frame.popn(ins.argval))))
+        frame.push(ConstantValue("".join(v.constant() for v in parts)))
     except NotConstant:
         vm.unsupported("FE025", "a string made from a value unknown at capture")

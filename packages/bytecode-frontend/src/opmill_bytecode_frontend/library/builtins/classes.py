@@ -7,7 +7,7 @@ import enum
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.nn.modules import module as torch_module
@@ -98,7 +98,7 @@ def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, V
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)
     elif computes_arrays(cls):
-        return converter(cls, args) or fold(vm, cls, args, kwargs)
+        return converter(vm, cls, args) or fold(vm, cls, args, kwargs)
     else:
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
     if cls not in made.python_type().__mro__:
@@ -431,6 +431,11 @@ handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))
 
 @handles(bool)
 def bool_(vm: Interpreter, value: Value = ConstantValue(False)) -> Value:
+    held = value.inner if isinstance(value, ArrayValue) else value
+    if type(held) is TensorValue and not held.is_known() and all(type(n) is int and n == 1 for n in held.fake.shape):
+        truth = held if held.fake.dtype is torch.bool else held.method(vm, "ne", [ConstantValue(0)], {})
+        if (late := cast(TensorValue, truth).late(vm, "item")) is not None:
+            return late
     return ConstantValue(vm.truth(value))
 
 

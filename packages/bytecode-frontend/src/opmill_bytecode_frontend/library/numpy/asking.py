@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ...errors import Unsupported
 from ...values.arrays import ArrayValue, sizes_now
 from ...values.base import Lazy, NotConstant, Value
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
-from .sizes import Sizes, at, flattened, other_like
+from .sizes import HINT, Sizes, at, flattened, other_like
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
-
-HINT = "use torch's functions, or compute it outside of the compiled function"
 
 
 def refuse(vm: Interpreter, key: str, why: str) -> NoReturn:
@@ -72,7 +72,25 @@ def ask(vm: Interpreter, obj: object, key: str, args: list[Value], kwargs: dict[
 def asked(
     vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool, sizes: Sizes | None = None
 ) -> tuple[Any, list[object]]:
-    """What NumPy gives, and the arrays that it was given. ``sizes``: others than those of this call."""
+    """As :func:`answer`; where NumPy raises the graph ends."""
+    try:
+        return answer(vm, obj, key, args, kwargs, unit, sizes)
+    except Unsupported:
+        raise
+    except Exception as exc:
+        return refuse(vm, key, f"it raises {type(exc).__name__}")
+
+
+def answer(
+    vm: Interpreter,
+    obj: Callable[..., object],
+    key: str,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    unit: bool,
+    sizes: Sizes | None = None,
+) -> tuple[object, list[object]]:
+    """What NumPy gives, and the arrays that it was given. ``sizes``: others than those of this call. Raises what NumPy does."""
     np = sys.modules["numpy"]
     try:
         given, named = [like(vm, a, unit, sizes) for a in args], {k: like(vm, v, unit, sizes) for k, v in kwargs.items()}
@@ -80,10 +98,7 @@ def asked(
         refuse(vm, key, f"it is given {exc}")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return obj(*given, **named), list(flattened([*given, *named.values()]))
-        except Exception as exc:
-            return refuse(vm, key, f"it raises {type(exc).__name__}")
+        return obj(*given, **named), list(flattened([*given, *named.values()]))
 
 
-__all__ = ["ask", "asked", "check_unchanged", "has_array", "like", "refuse"]
+__all__ = ["answer", "ask", "asked", "check_unchanged", "has_array", "like", "refuse"]

@@ -26,9 +26,10 @@ from ...values.tensor import TensorValue
 from ...values.warned import called_at_capture
 from ..registry import handles
 from .asking import ask, asked, check_unchanged, has_array, refuse
+from .data_sizes import BY_DATA, data_sized, demand_items
 from .results import finished, is_writable, loop, operand, write
 from .rules import BY_NUMBERS, FUNCTIONS, METHODS, UFUNCS, UNITS
-from .sizes import assume, changing, settled
+from .sizes import assume, changing, of_data, settled
 from .subscripts import subscript
 from .writing import WRITING, add_at, written_to
 
@@ -93,7 +94,7 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     if key in ("shape", "size") and len(given) == 1 and isinstance(args[0], ArrayValue):
         return args[0].getattr(vm, key)
     if key in ABOUT_LAYOUTS:
-        assume(changing(vm, given) if key in ABOUT_SIZES else [])
+        assume(vm, changing(vm, given) if key in ABOUT_SIZES else [])
         return vm.fresh(ask(vm, obj, key, args, kwargs))
     if "out" in kwargs:
         return into(vm, obj, key, args, dict(kwargs))
@@ -104,6 +105,8 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         return TupleValue([universal(vm, each, each.__name__, args, kwargs) for each in (np.floor_divide, np.remainder)])
     if key.endswith(".outer") and len(args) == 2 and all(isinstance(a, ArrayValue) for a in args):
         return outer(vm, obj, args, kwargs)
+    if key in (".item", ".tolist") and len(given) == 1 and isinstance(args[0], ArrayValue) and (args[0].is_number or not args[0].like.ndim):
+        return of_known(vm, obj, args, kwargs) or args[0].inner.method(vm, "item", [], {})
     if key in WRITING:
         return written_to(vm, obj, key, args, kwargs)
     if key in ADDING and not kwargs:
@@ -120,6 +123,8 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     if key.startswith("."):
         args, kwargs = method_arguments(key, args, kwargs)
     name = key.lstrip(".")
+    if (found := data_sized(vm, key, args, kwargs)) is not None:
+        return found
     function = FUNCTIONS.get(name) if not key.startswith(".") or name in METHODS else None
     if function is not None:
         return by_rule(vm, obj, key, name, function, args, kwargs)
@@ -232,6 +237,9 @@ def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionTy
         if dtype is None:
             return refuse(vm, key, "its result has a dtype that tensors lack")
         named["as_dtype"] = ConstantValue(dtype)
+    demand_items(vm, obj, key, args, kwargs)
+    if name in BY_DATA and any(map(of_data, changing(vm, [*args, *kwargs.values()]))):
+        function = cast(FunctionType, BY_DATA[name])
     made = finished(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, name in UNITS, sizes), changing(vm, [*args, *kwargs.values()]))
 
@@ -246,7 +254,7 @@ def told(vm: Interpreter, name: str, value: Value) -> Value:
 
 def is_default(name: str, value: Value) -> bool:
     """Whether a keyword says what is so without it."""
-    known = getattr(value, "value", value)
+    known = getattr(value, "value", getattr(value, "obj", value))
     if type(known).__name__ == "_NoValueType":
         return True
     if isinstance(value, BuiltinValue):
@@ -290,6 +298,7 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
         kinds = "iu" if fits(int(args[1].value), dtypes[0].itemsize * 8) else ""
     if any(dtype.kind not in kinds or torch_dtype(dtype) is None for dtype in dtypes):
         return refuse(vm, key, f"torch computes it in another way for {dtypes[0]}")
+    demand_items(vm, obj, key, args, kwargs)
     operands = [operand(vm, arg, torch_dtype(dtype)) for arg, dtype in zip(args, dtypes)]
     made = finished(vm, key, want, computed(vm, key, function, operands, {}), args)
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, False, sizes), changing(vm, args))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...values.arrays import ArrayValue
-from ...values.base import Value
+from ...values.base import Machine, Value
 from ...values.constant import ConstantValue
 from ...values.sequence import TupleValue
-from .asking import refuse
+from .asking import ask, refuse
+from .sizes import assume, changing
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -43,11 +44,29 @@ class Converter(Value):
         return result
 
 
-def converter(cls: type, args: list[Value]) -> Value | None:
+class Broadcast(Value):
+    """``numpy.broadcast(*arrays)``, of which the program asks how large the result would be."""
+
+    def __init__(self, cls: type, made: object) -> None:
+        self.cls, self.made = cls, made
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name not in ("shape", "size", "ndim", "nd", "numiter"):
+            vm.unsupported("FE085", f"{name} of numpy.broadcast", "there is no program of torch for it")
+        return vm.fresh(getattr(self.made, name))
+
+
+def converter(vm: Interpreter, cls: type, args: list[Value]) -> Value | None:
     """What the class makes; None for other classes, and for other arguments."""
-    if cls.__name__ != "_array_converter" or not all(isinstance(a, ArrayValue) and not a.is_number for a in args):
+    if cls.__name__ not in ("_array_converter", "broadcast") or not all(isinstance(a, ArrayValue) and not a.is_number for a in args):
         return None
-    return Converter(cls, args)
+    if cls.__name__ == "_array_converter":
+        return Converter(cls, args)
+    assume(vm, changing(vm, args))
+    return Broadcast(cls, ask(vm, cls, "broadcast", args, {}))
 
 
 __all__ = ["converter"]

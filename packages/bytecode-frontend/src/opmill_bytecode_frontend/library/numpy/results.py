@@ -48,7 +48,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
     if shown is not None and want.size:
         base = shown.stands_for or (shown.inner, shown.inner.fake._version)
         kept = cast(TensorValue, made.method(vm, "clone", [], {})) if shares else made
-        assume([ArrayValue(kept, want)])
+        assume(vm, [ArrayValue(kept, want)])
         return ArrayValue(kept, want, stands_for=base)
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
 

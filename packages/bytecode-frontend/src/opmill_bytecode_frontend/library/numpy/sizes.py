@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opmill_fake_tensors.symbols import index_of
+from opmill_fake_tensors.symbols import index, index_of
 
 from ...errors import Unsupported
-from ...values.arrays import ArrayValue, is_symbolic, like_layout
+from ...values.arrays import ArrayValue, is_symbolic, like_layout, with_derived
 from ...values.base import Lazy, Value
 from ...values.number import SymbolicNumber
 from ...values.sequence import SequenceValue, SliceValue
@@ -18,6 +18,7 @@ from ...values.sequence import SequenceValue, SliceValue
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+HINT = "use torch's functions, or compute it outside of the compiled function"
 OTHERS: tuple[Callable[[int], int], ...] = (lambda n: n + 2, lambda n: n * 3)
 """Other sizes than those of the call: the first keep differences, the second keep what divides them."""
 
@@ -25,10 +26,38 @@ Sizes = Mapping[str, int]
 Changing = Sequence[SymbolicNumber | ArrayValue]
 
 
+DATA: tuple[Callable[[int], int], ...] = (lambda k: 17 + 2 * k, lambda k: 1)
+"""The k-th size that only data tell, beside each of these."""
+
+
 def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
+    symbols, data = vm.recorder.numbers.sizes.symbols, vm.recorder.numbers.sizes.data()
+    for other, told_by_data in zip(OTHERS, DATA):
+        values = {
+            name: max(least(vm, name), told_by_data(data.index(name))) if symbol.hint is None else other(symbol.hint)
+            for name, symbol in symbols.items()
+        }
+        yield with_derived(vm.recorder.numbers.sizes, values)
+    if data:
+        yield empty_sizes(vm)
+
+
+def least(vm: Interpreter, name: str) -> int:
+    """The smallest that a size can be."""
+    return max(vm.recorder.numbers.sizes.bounds(index(name))[0] or 0, 0)
+
+
+def empty_sizes(vm: Interpreter) -> Sizes:
+    """The sizes of this call, and as little of what only data tell as there may be."""
     symbols = vm.recorder.numbers.sizes.symbols
-    for other in OTHERS:
-        yield {name: 0 if symbol.hint is None else other(symbol.hint) for name, symbol in symbols.items()}
+    values = {name: least(vm, name) if symbol.hint is None else symbol.hint for name, symbol in symbols.items()}
+    return with_derived(vm.recorder.numbers.sizes, values)
+
+
+def of_data(value: SymbolicNumber | ArrayValue) -> bool:
+    """Whether only data tell it, or a size of it."""
+    numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.inner.fake.shape, *value.inner.fake.stride()]
+    return any(type(n) is not int and not n.node.has_hint() for n in numbers)
 
 
 def at(vm: Interpreter, number: object, sizes: Sizes) -> int:
@@ -41,7 +70,7 @@ def other_like(vm: Interpreter, value: ArrayValue, sizes: Sizes) -> Any:
     if not is_symbolic(value.inner.fake):
         return value.like
     shape, strides = ([at(vm, n, sizes) for n in numbers] for numbers in (value.inner.fake.shape, value.inner.fake.stride()))
-    return like_layout(value.like.dtype, tuple(shape), tuple(s * value.like.itemsize for s in strides))
+    return like_layout(value.like.dtype, tuple(shape), tuple(s * value.like.itemsize for s in strides), 0 if value.once else 1)
 
 
 def parts(vm: Interpreter, values: Iterable[object]) -> Iterator[object]:
@@ -68,8 +97,10 @@ def changing(vm: Interpreter, values: Iterable[object]) -> list[SymbolicNumber |
     return found
 
 
-def assume(values: Changing) -> None:
+def assume(vm: Interpreter, values: Changing) -> None:
     """From here on sizes of arrays, and numbers, are what they are now."""
+    if any(of_data(value) for value in values):
+        vm.unsupported("FE085", "NumPy's arrays of a size that data tell", "what NumPy does depends on it", HINT)
     for value in values:
         if isinstance(value, SymbolicNumber):
             value.constant()
@@ -88,15 +119,24 @@ def settled(
     ``given``: what may be assumed."""
     if not given:
         return result
+    by_data = any(map(of_data, given))
     for sizes in other_sizes(vm):
         try:
             want, arrays = asked(sizes)
         except Unsupported:
+            if by_data:
+                break
             continue
-        if agrees(vm, result, want, sizes) and shared(want, arrays) == shared(*asked(None)):
+        if not agrees(vm, result, want, sizes):
+            break
+        if not without_items(want) and shared(want, arrays) != shared(*asked(None)):
+            break
+        if not by_data:
             return result
-        break
-    assume([*given, *changing(vm, [result])])
+    else:
+        if by_data:
+            return result
+    assume(vm, [*given, *changing(vm, [result])])
     return result
 
 
@@ -125,6 +165,11 @@ def flattened(values: Iterable[object]) -> Iterator[object]:
             yield value
 
 
+def without_items(want: object) -> bool:
+    """Whether there is nothing to share memory in what NumPy gives."""
+    return any(not getattr(each, "size", 1) for each in (want if isinstance(want, (list, tuple)) else [want]))
+
+
 def shared(want: object, given: Sequence[object]) -> list[bool]:
     """Which of the arrays that NumPy was given each of its results shows."""
     np = sys.modules["numpy"]
@@ -132,4 +177,4 @@ def shared(want: object, given: Sequence[object]) -> list[bool]:
     return [isinstance(w, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(w, a) for w in results for a in given]
 
 
-__all__ = ["Sizes", "assume", "at", "changing", "flattened", "other_like", "settled"]
+__all__ = ["HINT", "Sizes", "assume", "at", "changing", "empty_sizes", "flattened", "least", "of_data", "other_like", "settled"]

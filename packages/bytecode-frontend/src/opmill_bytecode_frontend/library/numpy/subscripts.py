@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, SupportsInt, cast
 
 import torch
 
-from ...values.arrays import ArrayValue
+from opmill_fake_tensors.symbols.asking import known_from_data
+
+from ...values.arrays import ArrayValue, sizes_now
 from ...values.base import Lazy, Value
 from ...values.constant import ConstantValue
 from ...values.fixed import is_fixed
@@ -15,6 +18,7 @@ from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
 from .asking import ask, asked, like, refuse
+from .data_sizes import demand_items, positions
 from .results import demand_writable, finished, operand
 from .sizes import assume, changing, settled
 
@@ -34,11 +38,17 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     if any(isinstance(n, ArrayValue) and not is_fixed(vm, n.inner) for p in parts if isinstance(p, SliceValue) for n in p.parts):
         return refuse(vm, "subscript", "where a slice begins or ends depends on data")
     backwards = any(isinstance(p, SliceValue) and negative(vm, p) for p in parts)
+    if any(map(is_mask, parts)) and (len(args) == 2 or takes_items(vm, owner, parts, args)):
+        ask(vm, obj if len(args) == 2 else operator.getitem, "subscript", args[:2], kwargs)
+        parts = unmasked(vm, owner, parts)
+        key = TupleValue(parts)
+        args = [owner, key, *args[2:]]
     several = sum(map(is_positions, parts))
     if len(args) == 3:
         assign_items(vm, owner, parts, args, backwards)
         return ConstantValue(None)
     want = ask(vm, obj, "subscript", args, kwargs)
+    demand_items(vm, operator.getitem, "subscript", args, kwargs)
     inner: Value = owner.inner
     if several:
         key = beside_each_other(vm, parts, backwards)
@@ -47,6 +57,38 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     found = inner.method(vm, "__getitem__", [index(vm, key)], {})
     made = finished(vm, "subscript", want, found, [owner])
     return settled(vm, made, lambda sizes: asked(vm, obj, "subscript", args, kwargs, False, sizes), changing(vm, args))
+
+
+def is_mask(part: Value) -> bool:
+    """Whether a part of a subscript is an array of truths."""
+    return isinstance(part, ArrayValue) and part.like.dtype.kind == "b" and not part.is_number and bool(part.like.ndim)
+
+
+def unmasked(vm: Interpreter, owner: ArrayValue, parts: Parts) -> Parts:
+    """A subscript with the positions where its masks are true."""
+    found: Parts = []
+    if any(isinstance(p, ConstantValue) and (p.value is None or p.value is ...) for p in parts):
+        refuse(vm, "subscript", "a mask is beside an ellipsis or a new dimension")
+    for part in parts:
+        if not is_mask(part):
+            found.append(part)
+            continue
+        for n, m in zip(owner.inner.fake.shape[len(found) :], part.inner.fake.shape):
+            if n is not m and (known_from_data(n) or known_from_data(m)) and str(n) != str(m):
+                refuse(vm, "subscript", "only data tell how large what a mask takes of is")
+            if not known_from_data(n) and not known_from_data(m) and n != m:
+                refuse(vm, "subscript", "the mask does not fit")
+        found += positions(vm, part)
+    return found
+
+
+def takes_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Value]) -> bool:
+    """Whether items that a mask takes are given values one by one."""
+    value = args[2]
+    if not isinstance(value, ArrayValue) or value.is_number:
+        return False
+    rest = owner.like.ndim - sum(p.like.ndim if is_mask(p) else 1 for p in parts)
+    return len(parts) > 1 or (value.like.ndim > rest and value.like.shape[0] != 1)
 
 
 def is_positions(part: Value) -> bool:
@@ -82,7 +124,7 @@ def assign_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Va
         return
     if any(map(is_positions, parts)):
         key = beside_each_other(vm, parts, backwards)
-        if not (all(n == 1 for n in value.fake.shape) or once_each(vm, parts)):
+        if not (all(n == 1 for n in sizes_now(value.fake.shape)) or once_each(vm, parts)):
             refuse(vm, "assignment", "a position may be there twice, and the order decides")
         owner.inner.method(vm, "__setitem__", [index(vm, key), value], {})
         return
@@ -112,7 +154,9 @@ def where_masked(vm: Interpreter, owner: ArrayValue, parts: Parts, value: Tensor
 
 
 def once_each(vm: Interpreter, parts: Parts) -> bool:
-    """Whether positions are numbers of the program, and none is there twice."""
+    """Whether no position is there twice: they are numbers of the program, or where a mask is true."""
+    if any(isinstance(p, ArrayValue) and p.once for p in parts):
+        return True
     given = [like(vm, p) for p in parts if is_positions(p)]
     known = [g for g, p in zip(given, [p for p in parts if is_positions(p)]) if isinstance(p, ListValue)]
     if len(given) != 1 or not known or any(type(n) is not int for n in known[0]):
@@ -126,7 +170,7 @@ def assign(owner: Any, key: object, value: object) -> None:
 
 
 def negative(vm: Interpreter, part: SliceValue) -> bool:
-    assume(changing(vm, [part.parts[2]]))
+    assume(vm, changing(vm, [part.parts[2]]))
     step = like(vm, part.parts[2])
     return step is not None and step < 0
 
@@ -140,7 +184,7 @@ def forwards(vm: Interpreter, inner: TensorValue, parts: Parts) -> tuple[Value, 
         if not negative(vm, part):
             new.append(part)
             continue
-        assume(changing(vm, [part]))
+        assume(vm, changing(vm, [part]))
         count = int(inner.fake.shape[dim])
         chosen = range(*like(vm, part).indices(count))
         dims.append(dim)

@@ -77,7 +77,8 @@ def add_at(vm: Interpreter, obj: Any, args: list[Value]) -> Value:
 def copyto(vm: Interpreter, key: str, dst: ArrayValue, given: Arguments) -> None:
     value: Value = value_for(vm, dst, given["src"])
     where = given.get("where", ConstantValue(True))
-    if not is_none(given.get("casting", NONE)):
+    casting = given.get("casting", NONE)
+    if not is_none(casting) and not (isinstance(casting, ConstantValue) and casting.value in ("same_kind", "unsafe", "safe", "no")):
         refuse(vm, key, "it is told how to cast")
     if isinstance(where, ArrayValue):
         value = vm.recorder.call_function(vm, torch.where, [where.inner, value, dst.inner], {})

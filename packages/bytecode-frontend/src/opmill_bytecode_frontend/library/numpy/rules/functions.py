@@ -219,13 +219,13 @@ def rot90(m: torch.Tensor, k: int = 1, axes: tuple[int, ...] = (0, 1)) -> torch.
 
 @rule("concatenate", "concat", "_core._multiarray_umath.concatenate")
 def concatenate(arrays: Sequence[torch.Tensor], axis: int | None = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
-    parts = [each.to(as_dtype) for each in arrays]
+    parts = [array(each, as_dtype=as_dtype) for each in arrays]
     return torch.cat([each.reshape(-1) for each in parts]) if axis is None else torch.cat(parts, dim=axis)
 
 
 @rule("stack")
 def stack(arrays: Sequence[torch.Tensor], axis: int = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
-    return torch.stack([each.to(as_dtype) for each in arrays], dim=axis)
+    return torch.stack([array(each, as_dtype=as_dtype) for each in arrays], dim=axis)
 
 
 @rule("roll")
@@ -495,11 +495,27 @@ def det(a: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.linalg.det(a.to(as_dtype))
 
 
+@rule("linalg.slogdet")
+def slogdet(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    if not a.is_floating_point():
+        raise NotImplementedError
+    found = torch.linalg.slogdet(a)
+    return found[0], found[1]
+
+
 @rule("linalg.solve")
 def solve(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
     if b.dim() > 1 and b.dim() != a.dim():
         raise NotImplementedError
     return torch.linalg.solve(a.to(as_dtype), b.to(as_dtype))
+
+
+@rule("linalg.qr")
+def qr(a: torch.Tensor, mode: str = "reduced") -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    if mode not in ("reduced", "complete", "r") or not a.is_floating_point():
+        raise NotImplementedError
+    found = torch.linalg.qr(a, mode)
+    return found[1] if mode == "r" else (found[0], found[1])
 
 
 @rule("linalg.svdvals")
@@ -532,7 +548,7 @@ def eigvalsh(a: torch.Tensor, UPLO: str = "L", *, as_dtype: torch.dtype) -> torc
     return torch.linalg.eigvalsh(a, UPLO).to(as_dtype)
 
 
-UNITS |= {"linalg.inv", "linalg.solve", "linalg.cholesky", "linalg.det", "linalg.eigvalsh"}
+UNITS |= {"linalg.inv", "linalg.solve", "linalg.cholesky", "linalg.det", "linalg.eigvalsh", "linalg.slogdet"}
 
 # ---- Fourier transforms --------------------------------------------------------------------------------------------------
 

@@ -175,4 +175,57 @@ def logsumexp(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> tor
     return torch.logsumexp(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 
+@rule("histogram")
+def histogram(a: torch.Tensor, bins: Told = 10, range: Told = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many items lie between edges that the program gives; the last one is in the last bin."""
+    if range is None or not isinstance(bins, int) or not (a.is_floating_point() or a.dtype == torch.int64):
+        raise NotImplementedError
+    low, high = float(range[0]), float(range[1])
+    edges = torch.arange(bins + 1, dtype=torch.float64) * ((high - low) / bins) + low
+    edges = torch.cat([edges[:-1], torch.full((1,), high, dtype=torch.float64)])
+    if not a.is_floating_point() or a.dtype == torch.float64:
+        flat = a.reshape(-1).to(torch.float64)
+    else:
+        raise NotImplementedError
+    place = torch.clamp(torch.searchsorted(edges, flat, right=True) - 1, max=bins - 1)
+    kept = torch.logical_and(flat >= low, flat <= high)
+    counts = torch.zeros(bins, dtype=torch.int64)
+    return counts.index_put((torch.clamp(place, min=0),), kept.to(torch.int64), accumulate=True), edges
+
+
+@rule("isin", "in1d", "lib._arraysetops_impl._in1d")
+def isin(element: torch.Tensor, test_elements: torch.Tensor, assume_unique: bool = False, invert: bool = False) -> torch.Tensor:
+    """Whether each item is among others."""
+    if element.dtype != test_elements.dtype:
+        raise NotImplementedError
+    return torch.isin(element, test_elements, invert=invert)
+
+
+@rule("add.reduceat")
+def add_reduceat(a: torch.Tensor, indices: Told, axis: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    """Sums from one position to the next."""
+    return reduced_at(a, indices, axis, as_dtype, torch.sum)
+
+
+@rule("maximum.reduceat")
+def maximum_reduceat(a: torch.Tensor, indices: Told, axis: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    """The greatest from one position to the next."""
+    return reduced_at(a, indices, axis, as_dtype, torch.amax)
+
+
+@rule("minimum.reduceat")
+def minimum_reduceat(a: torch.Tensor, indices: Told, axis: int = 0, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    """The smallest from one position to the next."""
+    return reduced_at(a, indices, axis, as_dtype, torch.amin)
+
+
+def reduced_at(a: torch.Tensor, indices: Told, axis: int, as_dtype: torch.dtype, function: Told) -> torch.Tensor:
+    """From each position of the program's to the next one; the item alone where that is not behind it."""
+    if isinstance(indices, torch.Tensor):
+        raise NotImplementedError
+    a, ends = a.to(as_dtype), [*indices[1:], a.shape[axis]]
+    parts = [a.narrow(axis, first, max(end - first, 1)) for first, end in zip(indices, ends)]
+    return torch.stack([function(part, dim=axis) for part in parts], dim=axis)
+
+
 __all__ = ["argsort", "sort"]

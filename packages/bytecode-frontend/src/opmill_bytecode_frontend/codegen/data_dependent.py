@@ -1,0 +1,22 @@
+"""What only data tell, where it leaves captured code: read from the graph's results."""
+
+from __future__ import annotations
+
+from ..values.data_dependent import LateFloat, LateText, LateTruth
+from ..values.opaque import RandomNumber
+from .rebuild import Rebuilder, rebuilds
+
+
+@rebuilds(LateText)
+def late_text(r: Rebuilder, value: LateText) -> str:
+    return value.constant()
+
+
+@rebuilds(LateFloat, LateTruth)
+def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
+    if isinstance(value.tensor.scalar, RandomNumber):
+        return r.expr(value.tensor.scalar)
+    return r.assign(value, f"{r.expr(value.tensor)}.item()")
+
+
+__all__ = ["late_text", "late_value"]
