@@ -312,3 +312,12 @@ def test_as_many_without_the_first_as_without_the_last():
         for less in (1, 2):
             assert (some[less:] - some[:-less]).dim() == 1
             assert some[less:].shape == some[:-less].shape
+
+
+def test_convolutions_along_sizes_that_data_tell():
+    context = FakeContext(data=Sizes())
+    n, weight = context.from_tensor(torch.tensor(7)), context.from_tensor(torch.ones(6, 4, 5))
+    with context:
+        x = torch.zeros(2, 4, n.item())
+        assert torch.nn.functional.conv1d(x, weight, padding=2).shape == (2, 6, x.shape[2])
+        assert torch.nn.functional.conv1d(x, weight).shape == (2, 6, x.shape[2] - 4)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .strides import contiguous, in_order, like
+from .symbols.layouts import is_channels_last_strides
 
 Rule = Callable[..., Any]
 META = torch.device("meta")
@@ -49,16 +50,7 @@ def alike(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
 
 def channels_last(x: torch.Tensor) -> bool:
     """Whether eager takes ``x`` for channels-last: its strides say so, and do not say contiguous as well."""
-    sizes, strides = x.size(), x.stride()
-    rank = len(sizes)
-    if rank not in (4, 5) or strides[1] == 0:
-        return False
-    least = 0
-    for d in (1, *range(rank - 1, 1, -1), 0):
-        if sizes[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
-            return False
-        least = strides[d] * sizes[d] if sizes[d] > 1 else strides[d]
-    return True
+    return is_channels_last_strides(x.size(), x.stride())
 
 
 def image(sizes: Sequence[int], dtype: torch.dtype, last: bool) -> torch.Tensor:

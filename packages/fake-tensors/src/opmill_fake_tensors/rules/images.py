@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..symbols.asking import demanded, surely
+from ..symbols.asking import demanded, known_from_data, surely
 from ..symbols.layouts import in_rows
 from ..table import Rules, alike, channels_last, image
 
@@ -55,7 +55,7 @@ def _convolution(
         if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
             return NotImplemented
         space = [(x.size(k + 2) - 1) * stride[k] + reach[k] + extra[k] for k in range(n)]
-    if any(surely(n < 1) for n in space):
+    if not all(demanded(n >= 1) if known_from_data(n) else n >= 1 for n in space):
         return NotImplemented
     sizes = (x.size(0), given, *space)
     if n == 1:  # computed as images of height one, of an input that is copied if it is not contiguous
