@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.distributions.constraints import symmetric
+
+from opmill_guards.source import Pinned
 
 from ...interpretation.optimizing import in_optimizer
 from ...values.base import Value
@@ -93,6 +96,21 @@ for _name in ("real", "imag"):
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
 def ignored(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
+
+
+@named("torch.distributions.constraints._PositiveDefinite.check")
+def positive_definite(vm: Interpreter, constraint: Value, matrix: Value) -> Value:
+    """Torch's own asks whether a matrix is symmetric before it factors it."""
+    check = type(symmetric).check
+    found = vm.call(vm.wrap(check, Pinned(check, "check")), [constraint, matrix], {})
+    return vm.call(vm.wrap(definite, Pinned(definite, "definite")), [found, matrix], {})
+
+
+def definite(found: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """What the check gives, where ``found`` is whether matrices are symmetric: all of them are looked at again if all are."""
+    if matrix.shape[-1] != matrix.shape[-2]:
+        return found
+    return torch.where(found.all(), torch.linalg.cholesky_ex(matrix).info.eq(0), found)
 
 
 @named("torch.distributions.distribution._all_true_or_runtime_assert")
