@@ -138,12 +138,27 @@ def scaled_gradients() -> Program:
 
 
 @row(1)
+def a_copied_module() -> Program:
+    model = nn.Linear(4, 4)
+    return lambda x: copy.deepcopy(model)(x) * 2, (torch.randn(2, 4),)
+
+
+@row(1)
 def numbers_drawn_from_a_seed() -> Program:
     def run(x: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(0)
         return torch.rand(3) + x
 
     return run, (torch.randn(3),)
+
+
+def test_a_copy_of_a_module_is_captured_once() -> None:
+    model, translations = nn.Linear(4, 4), []
+    compiled = capture(lambda x: copy.deepcopy(model)(x) * 2, "eager", on_translation=translations.append)
+    for _ in range(12):
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(compiled(x), model(x) * 2)
+    assert len(translations) == 2
 
 
 def same(got: Any, want: Any) -> None:
