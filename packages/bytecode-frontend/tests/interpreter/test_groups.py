@@ -127,3 +127,63 @@ def test_class_bodies_run_natively_between_graphs() -> None:
     for _ in range(2):
         assert outcome(compiled) == outcome(makes_a_class)
     assert translations and translations[0].gm is not None
+
+
+class Coded(ExceptionGroup[Exception]):
+    """With more than its class implemented in C keeps."""
+
+    code: int
+
+    def __new__(cls, message: str, exceptions: list[Exception], code: int) -> Coded:
+        made = super().__new__(cls, message, exceptions)
+        made.code = code
+        return made
+
+
+def changed_after(x: torch.Tensor, given: list[Any]) -> Any:
+    group = ExceptionGroup("g", given)
+    given.append(3)
+    return x + 1, group.exceptions, group.args, group.exceptions is group.exceptions
+
+
+def changed_before(x: torch.Tensor, given: list[Any]) -> Any:
+    given.append(KeyError(2))
+    group = ExceptionGroup("g", given)
+    given.clear()
+    group.args = (1,)
+    return x + 1, group, group.message, group.exceptions
+
+
+def changed_while_handled(x: torch.Tensor, given: list[Any]) -> Any:
+    given.append(KeyError(2))
+    try:
+        raise ExceptionGroup("g", given)
+    except* KeyError as group:
+        given.append(group.exceptions)
+        x.tolist()
+    except* ValueError as group:
+        given.append(group)
+    return x + 1
+
+
+def of_another_class(x: torch.Tensor, given: list[Any]) -> Any:
+    group = Coded("g", given, 5)
+    given.append(2)
+    return x + 1, group.code, group.exceptions, group
+
+
+def by_new(x: torch.Tensor, given: list[Any]) -> Any:
+    group = BaseExceptionGroup.__new__(ExceptionGroup, "g", given)
+    given.append(2)
+    return x + 1, group.exceptions, group.args
+
+
+@pytest.mark.parametrize(
+    "program", [changed_after, changed_before, changed_while_handled, of_another_class, by_new], ids=lambda program: program.__name__
+)
+def test_a_group_keeps_what_it_was_made_of(program: Any) -> None:
+    """Its list is the program's, which may change it: so it does when the graph has run."""
+    compiled = capture(program, "eager")
+    for call in (compiled, compiled):
+        given, ours = [ValueError(1)], [ValueError(1)]
+        assert (str(program(torch.ones(2), given)), str(given)) == (str(call(torch.ones(2), ours)), str(ours))

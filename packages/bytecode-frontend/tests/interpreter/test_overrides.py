@@ -236,3 +236,42 @@ def test_classes_that_take_operators_apart():
     x = TwoTensor(torch.ones(2), torch.zeros(2))
     out = capture(f, fullgraph=True)(x)
     assert type(out) is TwoTensor and out.a.tolist() == [3.0, 3.0] and out.b.tolist() == [1.0, 1.0]
+
+
+class Said:
+    """No tensor, but says what torch's functions mean."""
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return function.__name__, [arg.inner for arg in args]
+
+
+QUESTIONS = (
+    torch.numel,
+    torch.is_floating_point,
+    torch.is_complex,
+    torch.is_conj,
+    torch.is_neg,
+    torch.resolve_conj,
+    torch.real,
+    torch.imag,
+)
+
+
+@pytest.mark.parametrize("function", QUESTIONS, ids=lambda function: function.__name__)
+def test_questions_about_what_is_no_tensor(function):
+    """Are answered, or refused, as by eager."""
+
+    def asked(x, *given, **named):
+        try:
+            return x + 1, str(function(*given, **named))
+        except TypeError as error:
+            return x + 1, str(error)
+
+    captured = capture(asked, "eager")
+    x = torch.ones(2, dtype=torch.complex64)
+    for given, named in (((Said(x),), {}), ((3,), {}), ((), {}), ((x, x), {}), ((), {"input": x}), ((x,), {}), ((), {"other": x})):
+        assert str(captured(x, *given, **named)) == str(asked(x, *given, **named))

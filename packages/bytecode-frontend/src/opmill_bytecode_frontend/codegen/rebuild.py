@@ -508,11 +508,11 @@ def exception(r: Rebuilder, value: ExceptionObject) -> str:
     if value.source is not None:
         return r.source(value.source)
     cls = r.class_name(value.cls)
-    args: Any = value.fields["args"]
-    name = r.assign(value, f"{cls}.__new__({cls}, {r.list(args.items)})")
+    given = r.list(value.given())
+    name = r.assign(value, f"{cls}.__new__({cls}, {given})")
     base = builtin_base(value.cls)
     if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
-        r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(args.items)})")
+        r.body.append(f"{r.constants.name(base)}.__init__({name}, {given})")
     if isinstance(value.fields["__traceback__"], TracebackValue) and value.fields["__traceback__"].raised is value:
         r.body += raised_through(r, value.passages, name)
     for field, item in value.fields.items():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Hashable, NoReturn
+from typing import TYPE_CHECKING, Any, Hashable, NoReturn, cast
 
 from opmill_guards.source import Attr, Source
 
@@ -55,6 +56,8 @@ class ExceptionObject(ObjectValue):
         """The same in order, innermost first: what its traceback shows."""
         self.part_of: Value | None = None
         """The group that this one was split from."""
+        self.group: tuple[Value, TupleValue] | None = None
+        """Message and exceptions of a new group, as they were when it was made: the list that it was given is the program's."""
 
     def __repr__(self) -> str:
         return f"Exception({self.cls.__name__})"
@@ -125,6 +128,16 @@ class ExceptionObject(ObjectValue):
         self.keep(base, args)
         self.fields |= kwargs
 
+    def hold(self, message: Value, exceptions: Iterable[Value]) -> None:
+        """It is a group of these exceptions, whatever becomes of the list that it was given."""
+        self.group = message, TupleValue(list(exceptions))
+
+    def given(self) -> list[Value]:
+        """What its class is given to make it again."""
+        if self.group is not None:
+            return [self.group[0], ListValue(list(self.group[1].items))]
+        return cast(TupleValue, self.fields["args"]).items
+
     def keep(self, base: type, args: list[Value]) -> None:
         """The arguments of a new exception; names of files are none to those of an OSError."""
         named = issubclass(base, OSError) and 2 < len(args) <= 5
@@ -141,8 +154,10 @@ class ExceptionObject(ObjectValue):
             args = self.arguments(vm)
             return args[0] if args else NONE
         if name in ("message", "exceptions") and issubclass(self.cls, BaseExceptionGroup) and self.source is None:
-            message, exceptions = self.arguments(vm)
-            return message if name == "message" else TupleValue(vm.unpack(exceptions))
+            if self.group is None:
+                message, exceptions = self.arguments(vm)
+                self.hold(message, vm.unpack(exceptions))
+            return cast(tuple[Value, TupleValue], self.group)[name == "exceptions"]
         if name in self.fields or self.is_field(name):
             return self.read(vm, name)
         return super().generic_getattr(vm, name)

@@ -64,6 +64,7 @@ def group(vm: Interpreter, like: Value, message: Value, excs: list[Value]) -> Ex
     """A new group, remembered as a part of the exception that it was split from."""
     ordinary = all(issubclass(e.python_type(), Exception) for e in excs)
     made = vm.new_exception(ExceptionGroup if ordinary else BaseExceptionGroup, [message, ListValue(list(excs))])
+    made.hold(message, excs)
     made.part_of = origin(like)
     if isinstance(like, ExceptionObject) and is_group(like):
         inherit(vm, made, like)

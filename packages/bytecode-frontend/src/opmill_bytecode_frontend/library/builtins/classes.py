@@ -187,6 +187,8 @@ def make_exception(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[s
     if issubclass(cls, BaseExceptionGroup):
         cls, args = checked_group(vm, cls, args)
     made = vm.new_exception(cls, [] if issubclass(cls, OSError) and initialized_late(cls) else list(args))
+    if issubclass(cls, BaseExceptionGroup):
+        made.hold(args[0], vm.unpack(args[1]))
     if args and not initialized_late(cls):
         made.keep(cls, list(args))
     init = vm.hook(cls, "__init__")
@@ -211,6 +213,11 @@ def make_tuple(vm: Interpreter, cls: type, args: list[Value]) -> Value:
 @handles(*BUILTIN_NEW)
 def builtin_new(vm: Interpreter, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
     plain = cls.obj
+    if issubclass(plain, BaseExceptionGroup):
+        kind, given = checked_group(vm, plain, list(args))
+        made = vm.new_exception(kind, given)
+        made.hold(given[0], vm.unpack(given[1]))
+        return made
     if issubclass(plain, BaseException):
         return vm.new_exception(plain, list(args))
     if (args or kwargs) and builtin_base(plain) is object:

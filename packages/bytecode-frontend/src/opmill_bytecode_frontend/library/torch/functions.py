@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -83,14 +84,22 @@ def is_tensor(vm: Interpreter, value: Value) -> Value:
     return ConstantValue(issubclass(value.python_type(), torch.Tensor))
 
 
+def _of_tensor(fn: Any, of: Callable[[Interpreter, TensorValue], Value]) -> None:
+    """A function of one tensor. What else it is given is torch's to refuse, or an object that says itself what torch's functions mean."""
+
+    @handles(fn)
+    def asked(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        given = [*args, *kwargs.values()]
+        one = len(given) == 1 and kwargs.keys() <= {"input"} and isinstance(given[0], TensorValue)
+        return of(vm, cast(TensorValue, given[0])) if one else vm.recorder.call_function(vm, fn, list(args), kwargs)
+
+
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
-    handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.recorder.evaluate(vm, _fn, [value or kwargs["input"]], {}))
+    _of_tensor(_fn, lambda vm, value, _fn=_fn: vm.recorder.evaluate(vm, _fn, [value], {}))
 for _name in ("is_conj", "is_neg", "is_inference", "resolve_conj", "resolve_neg"):
-    handles(getattr(torch, _name))(
-        lambda vm, value=None, *args, _name=_name, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _name), [], {})
-    )
+    _of_tensor(getattr(torch, _name), lambda vm, value, _name=_name: vm.call(vm.getattr(value, _name), [], {}))
 for _name in ("real", "imag"):
-    handles(getattr(torch, _name))(lambda vm, value=None, *args, _name=_name, **kwargs: vm.getattr(value or kwargs["input"], _name))
+    _of_tensor(getattr(torch, _name), lambda vm, value, _name=_name: vm.getattr(value, _name))
 
 
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
