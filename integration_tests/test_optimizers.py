@@ -1,6 +1,7 @@
 """Optimizer steps through ``opmill.compile`` with generated kernels, alone and inside a compiled training step."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -249,3 +250,31 @@ def test_a_compiled_step_is_explained():
     found = opmill.explain(optimizer.step)()
     assert found.name == "AdamW.step" and len(found.graphs) == 1
     assert "4 parameters" in found.graphs[0].text
+
+
+def test_a_scheduler_that_comes_later_is_told_of_steps():
+    """And only then the optimizer has a note of them."""
+
+    def told(how):
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.Adam([weight], 0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            (weight * x).sum().backward()
+            optimizer.step()
+
+        step, found = how(step), []
+        for call in range(5):
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                if call == 2:
+                    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+                    scheduler.step()  # before a step of the optimizer: it warns
+                step(torch.ones(3))
+                if call > 2:
+                    scheduler.step()
+            found.append((sorted(vars(optimizer)), [str(each.message)[:40] for each in heard], optimizer.param_groups[0]["lr"]))
+        return found
+
+    assert told(opmill.compile) == told(lambda step: step)

@@ -126,7 +126,8 @@ class CompiledStep:
             raise ReferenceError("the optimizer of a compiled step is gone")
         if self.disabled:
             return type(optimizer).step(optimizer, *args, **kwargs)
-        vars(optimizer)["_opt_called"] = True  # as its own steps note it
+        if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+            vars(optimizer)["_opt_called"] = True  # as steps note it that a scheduler listens to
         return self._step(optimizer, *args, **kwargs)
 
 
