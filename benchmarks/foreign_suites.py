@@ -53,7 +53,6 @@ PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fontto
 SUITES = {
     "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
     "array-api-compat": Suite("1.16.0", "array_api_compat/tests", sources=False),
-    "attrs": Suite("26.1.0", "tests"),
     "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
     "beartype": Suite("0.23.1", "beartype_test"),
     "boltons": Suite("26.2.0", "tests"),
@@ -63,8 +62,6 @@ SUITES = {
     "depyf": Suite("0.20.0", "tests", ("astor", "dill")),
     "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
-    "entmax": Suite("1.3", "tests"),
-    "funcy": Suite("2.1", "tests", ("whatever",)),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
     "gpytorch": Suite("1.15.2", "test", ("linear_operator==0.6.1", "mpmath", "jaxtyping", "wadler-lindig", *LEARNING)),
     "lightning-thunder": Suite(
@@ -80,17 +77,13 @@ SUITES = {
         ),
         missing=("align_as", "align_to", "has_names", "refine_names", "rename"),
     ),
-    "kornia": Suite("0.9.0", "tests", ("kornia-rs",)),
     "linear_operator": Suite("0.6.1", "test", ("mpmath", "jaxtyping", "wadler-lindig", *SCIPY)),
     "more-itertools": Suite("11.2.1", "tests"),
-    "multipledispatch": Suite("1.0.0", "multipledispatch/tests"),
-    "networkx": Suite("3.6.1", "networkx/algorithms/shortest_paths/tests"),
     "neuraloperator": Suite(
         "2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", "zencfg", "flaky", *SCIPY)
     ),
     "nflows": Suite("0.14", "tests", ("torchtestcase", "tensorboard", *PLOTS)),
     "normflows": Suite("1.7.3", "normflows"),
-    "opt_einsum": Suite("3.4.0", "opt_einsum/tests"),
     "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
     "optimum-quanto": Suite("0.2.7", "test", ("ninja",)),
     "peft": Suite(
@@ -98,13 +91,11 @@ SUITES = {
     ),
     "ptwt": Suite("1.0.1", "tests", ("PyWavelets", *SCIPY)),
     "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
-    "pyrsistent": Suite("0.20.0", "tests"),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
     "segmentation_models_pytorch": Suite("0.6.0", "tests"),
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
-    "sortedcontainers": Suite("2.4.0", "tests"),
     "timm": Suite("1.0.31", "tests"),
     "toolz": Suite("1.2.0", "toolz/tests", sources=False),
     "torch-pruning": Suite("1.6.1", "tests"),

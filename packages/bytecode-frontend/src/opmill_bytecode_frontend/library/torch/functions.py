@@ -84,22 +84,22 @@ def is_tensor(vm: Interpreter, value: Value) -> Value:
     return ConstantValue(issubclass(value.python_type(), torch.Tensor))
 
 
-def _of_tensor(fn: Any, of: Callable[[Interpreter, TensorValue], Value]) -> None:
+def _of_tensor(fn: Any, of: Callable[[Interpreter, TensorValue, Any], Value], told: object) -> None:
     """A function of one tensor. What else it is given is torch's to refuse, or an object that says itself what torch's functions mean."""
 
     @handles(fn)
     def asked(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         given = [*args, *kwargs.values()]
         one = len(given) == 1 and kwargs.keys() <= {"input"} and isinstance(given[0], TensorValue)
-        return of(vm, cast(TensorValue, given[0])) if one else vm.recorder.call_function(vm, fn, list(args), kwargs)
+        return of(vm, cast(TensorValue, given[0]), told) if one else vm.recorder.call_function(vm, fn, list(args), kwargs)
 
 
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
-    _of_tensor(_fn, lambda vm, value, _fn=_fn: vm.recorder.evaluate(vm, _fn, [value], {}))
+    _of_tensor(_fn, lambda vm, value, fn: vm.recorder.evaluate(vm, fn, [value], {}), _fn)
 for _name in ("is_conj", "is_neg", "is_inference", "resolve_conj", "resolve_neg"):
-    _of_tensor(getattr(torch, _name), lambda vm, value, _name=_name: vm.call(vm.getattr(value, _name), [], {}))
+    _of_tensor(getattr(torch, _name), lambda vm, value, name: vm.call(vm.getattr(value, name), [], {}), _name)
 for _name in ("real", "imag"):
-    _of_tensor(getattr(torch, _name), lambda vm, value, _name=_name: vm.getattr(value, _name))
+    _of_tensor(getattr(torch, _name), lambda vm, value, name: vm.getattr(value, name), _name)
 
 
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
