@@ -14,6 +14,10 @@ REDUCING = {
     f"{name}({dim})": (lambda x, name=name, dim=dim: getattr(x, name)(dim))
     for name in ("max", "min", "median", "nanmedian", "mode", "cummax", "cummin", "softmax", "log_softmax")
     for dim in (-3, -2, -1, 0, 1, 2)
+} | {
+    f"{name}({dim})": (lambda x, name=name, dim=dim: getattr(torch, name)(x, *dim))
+    for name in ("amax", "amin", "argmax", "argmin")
+    for dim in ((), (0,), (-1,), (1, True), (None,), (2,), *([((0, 1),), ([],), ((1, 1),)] if name[0] == "a" and name[1] == "m" else []))
 }
 NUMBERS = {
     "smooth_l1": lambda x: F.smooth_l1_loss(x, x, beta=-1.0),

@@ -286,7 +286,7 @@ class FakeContext(TorchDispatchMode):
         for cls in types:
             if cls is not FakeTensor:  # it says itself what operators on its tensors do; what it computes with comes back here
                 return NotImplemented
-        if args and type(args[0]) in _NUMBERS and describe(func).wants_tensor:
+        if args and type(args[0]) in _NUMBERS and describe(func).lifts_numbers(args[1:]):
             with no_dispatch(), no_levels():  # torch unwraps tensors that were made of numbers
                 number = torch.tensor(args[0])
             args = (self.lift(number), *args[1:])
@@ -339,7 +339,7 @@ class FakeContext(TorchDispatchMode):
             result = self._infer(op, metas, meta_kwargs, device)
         else:
             symbolic = any_symbolic((metas, *meta_kwargs.values()))
-            result = self._by_row(op, metas, meta_kwargs) if symbolic else NotImplemented
+            result = self._by_row(op, metas, meta_kwargs, device) if symbolic else NotImplemented
             if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
                 made = self._by_kernel(op, kernel, args, kwargs)
                 if not (symbolic and device.type == "cpu" and promised_otherwise(op, metas, meta_kwargs, made)):
@@ -426,10 +426,10 @@ class FakeContext(TorchDispatchMode):
             if outermost:
                 sizes.operator = ""
 
-    def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         """By this package's rules; NotImplemented where they do not tell."""
         with self._deciding(op), no_dispatch(), torch._C._DisablePythonDispatcher():
-            return op.by_row(metas, kwargs, symbolic=True)
+            return op.by_row(op.as_looped(metas, device), kwargs, symbolic=True)
 
     def _by_kernel(self, op: Operator, kernel: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """By the operators that torch's Python kernel is made of, each of which comes back here."""

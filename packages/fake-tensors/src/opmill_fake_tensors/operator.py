@@ -56,8 +56,7 @@ _memo: dict[Any, Any] = {}
 
 class Operator:
     """Facts about one overload. ``writes``: argument names it writes data to; ``pure``: the same arguments give the same value;
-    ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes;
-    ``wants_tensor``: its first argument is a tensor."""
+    ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes."""
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -77,7 +76,7 @@ class Operator:
             torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable and not self.exchanges
         )
         self._may_draw = torch.Tag.nondeterministic_seeded in tags and self.base_name != "_fused_sdp_choice"
-        self.wants_tensor = bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor"
+        self._wants_tensor = bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor"
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
         tells = self.packet.partition("::")[0] not in _OF_TORCH and any(str(r.type) in _NUMBERS for r in schema.returns)
@@ -121,11 +120,21 @@ class Operator:
         given = {**{name: args[i] for name, i in self.positions.items() if i < len(args)}, **kwargs}
         return all(given.get(name) != 0 for name in _DROPPING if name in self.positions and name in given)
 
+    def lifts_numbers(self, others: Sequence[Any]) -> bool:
+        """Whether a number in place of the first tensor has to be made one, which has a type of its own. Rows of pointwise operators take
+        the number, which decides less about the type of the result than a tensor does."""
+        promotes = self.base_name in RECORDS and any(isinstance(other, torch.Tensor) for other in others)
+        return self._wants_tensor and not promotes
+
     def data_dependent(self, args: Sequence[Any]) -> bool:
         """Whether the result cannot be known from shapes."""
         if not self._dynamic:
             return False
         return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
+
+    def as_looped(self, args: list[Any], device: torch.device | None) -> list[Any]:
+        """The arguments as the loop sees them that runs on this device: copies where it converts them first."""
+        return converted(self.base_name, args) if self._converts and device is not None and device.type == "cpu" else args
 
     def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
         """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors
@@ -140,8 +149,7 @@ class Operator:
 
     def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
         """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
-        if self._converts and device is not None and device.type == "cpu":
-            args = converted(self.base_name, args)
+        args = self.as_looped(args, device)
         out = self.by_row(args, kwargs)
         if out is not NotImplemented:
             return out

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ..bare import no_dispatch, no_levels
 from ..errors import DataDependent
 from ..symbols.asking import demanded
 
@@ -174,10 +175,14 @@ def _segment_reduce(x: Tensor, reduce: str, *, lengths: Any = None, offsets: Any
         )
 
 
-@check("amax amin aminmax sum mean var std var_mean std_mean norm logsumexp any all prod")
+@check("aminmax sum mean var std var_mean std_mean norm logsumexp any all prod")
 def _reduced(x: Tensor, *_: Any, **__: Any) -> None:
     if x.dim() > _MOST_DIMS:
         raise RuntimeError(f"only tensors with up to {_MOST_DIMS} dims are supported")
+
+
+def _empty_along(x: Tensor, dim: int) -> bool:
+    return -x.dim() <= dim < x.dim() and type(size := x.size(dim)) is int and size == 0
 
 
 def _of_something(name: str) -> Callable[..., None]:
@@ -187,8 +192,7 @@ def _of_something(name: str) -> Callable[..., None]:
             dim = -1
         if dim is None or not x.dim() or not -x.dim() <= dim < x.dim() or all(type(n) is not int or n for n in x.size()):
             return
-        size = x.size(dim)
-        if type(size) is int and size == 0:
+        if _empty_along(x, dim):
             raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
 
     return refuse
@@ -202,10 +206,51 @@ CHECKS.update(
 )
 
 
+def _extreme(name: str) -> Callable[..., None]:
+    def refuse(x: Tensor, dim: Any = (), *_: Any, **__: Any) -> None:
+        """Along a dimension without elements there is nothing to choose from."""
+        _reduced(x)
+        dims = (dim,) if isinstance(dim, int) else tuple(dim or ())
+        if any(_empty_along(x, d) for d in range(x.dim())) and not dims:
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                "Specify the reduction dim with the 'dim' argument."
+            )
+        for each in dims:
+            if _empty_along(x, each):
+                raise IndexError(f"{name}(): Expected reduction dim {each} to have non-zero size.")
+        if all(-x.dim() <= d < x.dim() for d in dims):
+            told = [d % x.dim() for d in dims]
+            for place, each in enumerate(told):
+                if each in told[:place]:
+                    raise RuntimeError(f"dim {each} appears multiple times in the list of dims")
+
+    return refuse
+
+
+CHECKS.update({f"aten::{name}": _extreme(name) for name in ("amax", "amin")})
+
+
+def _place(name: str) -> Callable[..., None]:
+    def refuse(x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> None:
+        if dim is None and any(_empty_along(x, d) for d in range(x.dim())):
+            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+        if dim is not None and _empty_along(x, dim):
+            raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
+
+    return refuse
+
+
+CHECKS.update({f"aten::{name}": _place(name) for name in ("argmax", "argmin")})
+
+
 def _running(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, dim: int, **_: Any) -> None:
         if not x.dim() and dim not in (-1, 0):
             raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
+        if x.dim() and not -x.dim() <= dim < x.dim() and any(_empty_along(x, d) for d in range(x.dim())):
+            with no_dispatch(), no_levels():  # some versions of torch take any dimension of nothing
+                getattr(torch, name)(torch.empty([n if type(n) is int else 1 for n in x.size()]), dim)
 
     return refuse
 

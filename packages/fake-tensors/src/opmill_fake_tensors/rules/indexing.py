@@ -45,6 +45,8 @@ def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: boo
 
 @RULES.row("index")
 def index_by(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
+    """``x[ids]``, None standing for a whole dimension: what the positions select comes first where others stand between them. Dense where
+    all operands are, else laid out as the loop that gathers point by point lays out its result."""
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[Any] = [ids[k] for k in given]
     if (

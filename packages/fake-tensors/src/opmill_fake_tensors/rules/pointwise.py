@@ -56,6 +56,7 @@ _declare("bitwise_and bitwise_or bitwise_xor", "promote", "integers", bools=True
 _declare("bitwise_left_shift bitwise_right_shift", "promote", "integers")
 _declare("__and__ __or__ __xor__ __lshift__ __rshift__", "promote", "integers", in_place=False)
 _declare("hypot heaviside floor_divide", "promote")
+_declare("gcd lcm", "promote", "numbers")
 _declare("logaddexp logaddexp2", "promote", "floats", in_place=False)
 _declare("nextafter", "promote", "floats")
 
@@ -80,6 +81,7 @@ _declare("hardtanh", "tensors", "floats", copied=True)
 _declare("nan_to_num", "tensors", "numbers", copied=True)
 
 _declare("div exp log sqrt rsqrt reciprocal sin cos tan sinh cosh tanh sigmoid", "float", complexes=True)
+_declare("ldexp", "float", complexes=True)
 _declare("true_divide", "float", "torch's own", complexes=True)
 _declare("angle", "float", complexes=True, in_place=False)
 _declare("deg2rad rad2deg", "float", copied=True)
@@ -90,7 +92,7 @@ _declare("special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y
 
 _declare("eq ne", "bool", complexes=True, bools=True)
 _declare("lt le gt ge", "bool")
-_declare("logical_and logical_or logical_xor logical_not", "bool", bools=True)
+_declare("logical_and logical_or logical_xor logical_not", "bool", complexes=True, bools=True)
 _declare("isnan", "bool", complexes=True, in_place=False)
 _declare("isposinf isneginf signbit", "bool", in_place=False)
 _declare("where", "branches", in_place=False)
@@ -201,9 +203,13 @@ def _with_number(name: str, overload: str, tensors: list[Tensor]) -> list[Tensor
 
 def _of_complexes(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Complex numbers, or a complex number beside real ones."""
-    if name not in RECORDS or not RECORDS[name].complexes or not kwargs.keys() <= {"alpha", "value"}:
+    writes = name.endswith("_") and not name.endswith("__")
+    record = RECORDS.get(name[:-1] if writes else name)
+    if record is None or not record.complexes or not kwargs.keys() <= {"alpha", "value"}:
         return NotImplemented
     given = [a for a in args if isinstance(a, Tensor)]
+    if writes:
+        return _in_place(kind, name, given, args)
     common = result_type(given if kind == "tensors" else list(args[:2]))
     tensors = [unmarked(a, common) for a in given]
     dtype = torch.bool if kind == "bool" else common.to_real() if name in ("abs", "angle") else common
@@ -234,7 +240,7 @@ def _in_place(kind: str, name: str, tensors: Sequence[Tensor], args: Sequence[An
     first = tensors[0]
     if (
         first is not args[0]
-        or (kind == "float" and not first.is_floating_point())
+        or (kind == "float" and not (first.is_floating_point() or first.is_complex()))
         or (first.dtype is torch.bool and not RECORDS[name[:-1]].bools)
     ):
         return NotImplemented
@@ -253,8 +259,10 @@ def _div(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def _bool_checks(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Subtraction, negation and the like are refused for bool: torch's kernel says so."""
-    if any(isinstance(a, Tensor) and a.dtype is torch.bool for a in args):
+    """Negation, remainders and the like are refused where all operands are bool: torch's kernel says so."""
+    bools = [isinstance(a, Tensor) and a.dtype is torch.bool for a in args]
+    to_itself = name == "pow" and type(args[1]) is bool  # the power of a number that is true or not is known
+    if any(bools) and not to_itself and result_type([a for a in args if a is not None and type(a) is not str]) is torch.bool:
         return NotImplemented
     return _pointwise(kind, name, overload, args, kwargs)
 
@@ -272,8 +280,11 @@ def _sub(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[
     return _pointwise(kind, name, overload, [args[1], args[0], *args[2:]] if name == "rsub" else args, kwargs)
 
 
-def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if any(isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()) for a in args):
+def _floats_only(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Where the operator promotes, the common type has to be a float; else each operand."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    types = [result_type(tensors)] if kind == "promote" and tensors else [a.dtype for a in tensors]
+    if not all(t.is_floating_point or t.is_complex for t in types):
         return NotImplemented
     return _pointwise("tensors", name, overload, args, kwargs)
 
@@ -302,7 +313,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "subtracted": _sub,
     "numbers": _bool_checks,
     "integers": _bitwise,
-    "floats": lambda result, *call: _floats_only(*call),
+    "floats": _floats_only,
 }
 _WITH_ROUNDING = {"aten::div": _div, "aten::div_": _div}
 

@@ -93,9 +93,10 @@ def _max(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False) -> An
 
 @RULES.row("any all")
 def _any(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    if overload == "dims" and dim is not None and not dim:
-        return NotImplemented
-    return _reduced(x, dim, keepdim, torch.uint8 if x.dtype is torch.uint8 else torch.bool)
+    dtype = torch.uint8 if x.dtype is torch.uint8 else torch.bool
+    if overload == "dims" and dim is not None and not dim:  # over no dimension: the truth of each element
+        return dense(x.size(), dtype)
+    return _reduced(x, dim, keepdim, dtype)
 
 
 @RULES.row("var std")

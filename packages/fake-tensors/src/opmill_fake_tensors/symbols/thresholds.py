@@ -71,6 +71,7 @@ def turn(name: str, left: Operand, right: Operand, least: Callable[[Index], int 
 
 
 def compared(name: str, left: Operand, right: Operand, values: Mapping[str, int]) -> bool:
+    """Whether two sides compare so (``name``: ``lt``, ``ge`` and so on) for these values of their symbols, as floats."""
     one, other = (side.evaluate(values) if isinstance(side, (Real, Index)) else side for side in (left, right))
     return bool(getattr(float(one), f"__{name}__")(float(other)))
 

@@ -141,6 +141,7 @@ def _div(x: Expr, y: Expr) -> Expr:
 
 @lowering(dtypes=FLOATS, low=False)
 def div_mode_of_floats(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
+    """A quotient as it is, cut towards zero (``trunc``), or the largest integer below it (``floor``)."""
     if rounding_mode is None:
         return op("div", x, y)
     return op("trunc", op("div", x, y)) if rounding_mode == "trunc" else op("floordiv", x, y)
@@ -148,11 +149,13 @@ def div_mode_of_floats(x: Expr, y: Expr, *, rounding_mode: str | None = None) ->
 
 @lowering(dtypes=FLOATS, narrow=True)
 def remainder_of_floats(x: Expr, y: Expr) -> Expr:
+    """With the sign of the divisor, as Python's ``%``."""
     return op("mod", x, y)
 
 
 @lowering(dtypes=FLOATS, narrow=True)
 def fmod_of_floats(x: Expr, y: Expr) -> Expr:
+    """With the sign of the dividend, as C's ``fmod``."""
     return op("fmod", x, y)
 
 

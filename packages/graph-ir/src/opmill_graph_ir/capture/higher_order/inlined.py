@@ -14,6 +14,7 @@ from .registry import Run, row
 
 @row("wrap", "strict_mode", "invoke_subgraph_inline")
 def wrapped(run: Run, function: Any, *args: Any, **options: Any) -> Any:
+    """The graph stands for itself: options tell torch's compilers what they may do with it, and nothing of its values."""
     return run.inline(function, *args)
 
 
@@ -38,23 +39,27 @@ def checkpointed(run: Run, function: Any, *args: Any, **options: Any) -> Any:
 
 @row("invoke_subgraph")
 def invoke_subgraph(run: Run, function: Any, _name: str, *args: Any) -> Any:
+    """Each call is recorded anew, also where the name says that the graph was called before."""
     return run.inline(function, *args)
 
 
 @row("wrap_with_set_grad_enabled")
 def with_grad_mode(run: Run, enabled: bool, function: Any, *args: Any) -> Any:
+    """The graph under ``torch.set_grad_enabled(enabled)``; the mode from before holds again behind it."""
     with torch.set_grad_enabled(enabled):
         return run.inline(function, *args)
 
 
 @row("wrap_with_autocast")
 def with_autocast(run: Run, device: str, dtype: Any, enabled: bool, cache: Any, function: Any, *args: Any) -> Any:
+    """The graph under ``torch.autocast``, which decides the types that its operators compute in while they are recorded."""
     with torch.autocast(device, dtype, enabled, cache):
         return run.inline(function, *args)
 
 
 @row("hints_wrapper")
 def hinted(run: Run, function: Any, args: Any, kwargs: Any, hints: Any = None) -> Any:
+    """Hints are for the compiler that asked for them, and are left out."""
     return run.inline(function, *args)
 
 

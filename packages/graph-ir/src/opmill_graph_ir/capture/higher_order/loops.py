@@ -20,6 +20,8 @@ from .registry import Run, row
 
 @row("while_loop")
 def while_loop(run: Run, test: Any, step: Any, carried: Sequence[Any], additional: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """``carried`` after as many turns of ``step`` as ``test`` is true before; both get ``additional`` besides. What is carried keeps its
+    sizes and is contiguous. Raises GraphError GI014 where a number is carried."""
     if not all(isinstance(c, torch.Tensor) for c in carried):
         raise GraphError("GI014", "a loop that carries a number", where=run.recorder.state.origin, hint="carry a tensor of one element")
     given = operands_of(run, [*(c.contiguous() for c in carried), *additional], test, step)
@@ -48,11 +50,13 @@ def _record_loop(recorder: Recorder, test: Traced, turn: _Turn, tensors: Sequenc
 
 @row("scan")
 def scan(run: Run, combine: Any, init: Sequence[Any], xs: Sequence[Any], additional: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """What ``combine`` carries out of the last row of ``xs``, then what it gives for each row, stacked along a first dimension."""
     return _scan(run, combine, [t.contiguous() for t in init], xs, additional)
 
 
 @row("map_impl")
 def map_rows(run: Run, function: Any, xs: Sequence[Any], operands: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """``function`` of each row of ``xs`` and the whole ``operands``: a scan that carries nothing."""
     return _scan(run, function, [], xs, operands)
 
 
