@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -147,3 +148,26 @@ def test_computed_wrappers_are_no_leaves() -> None:
     pair = Pair(torch.ones(3), torch.zeros(3)).requires_grad_() * 2
     fake = FakeContext().from_tensor(pair)
     assert fake.requires_grad and not fake.is_leaf
+
+
+def test_contexts_contradict_where_they_are_known_to_differ() -> None:
+    def form(context: Any) -> Any:
+        made = Pair(torch.ones(2), torch.ones(2))
+        found = take_apart(made)[0]
+        assert found is not None
+        return replace(found, context=context)
+
+    nobody, other = object(), object()
+    for one, another, known in [
+        (("m", 1), ("m", 2), True),
+        (("m", 1), ("m", 1), False),
+        ({"a": 1}, {"a": 2}, True),
+        ({"a": [1]}, {"a": [1, 2]}, True),
+        (1, "1", True),
+        (nobody, other, False),  # only identity tells them apart
+        ((nobody, 1), (other, 2), True),
+        (torch.ones(2), torch.zeros(2), False),
+    ]:
+        assert form(one).contradicts(form(another)) is known, (one, another)
+        outer, inner = form(None), form(one)
+        assert replace(outer, parts=(inner, None)).contradicts(replace(outer, parts=(form(another), None))) is known

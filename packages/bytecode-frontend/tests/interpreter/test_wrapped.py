@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -213,3 +214,15 @@ def test_assignments_to_wrappers_are_refused() -> None:
     broken = capture(function, backend="eager")
     p = pair(3)
     assert broken(p).tag == 3 and p.tag == 3
+
+
+def test_what_pickles_a_wrapper_is_in_no_graph() -> None:
+    def function(x: Any) -> Any:
+        return copy.copy(x) * 2
+
+    given = Pair(torch.arange(3.0), torch.ones(3), 4)
+    compiled = capture(function, backend="eager")
+    found = compiled(given)
+    assert found.a.tolist() == [0.0, 2.0, 4.0] and found.b.tolist() == [2.0] * 3 and found.tag == 4
+    with pytest.raises(Unsupported, match="FE033: method __reduce_ex__"):
+        capture(function, backend="eager", fullgraph=True)(given)

@@ -101,6 +101,31 @@ class Form:
             and all(theirs is None if own is None else own.fits(theirs) for own, theirs in zip(self.parts, other.parts, strict=True))
         )
 
+    def contradicts(self, other: Form) -> bool:
+        """Whether a form of the same class certainly says something else; contexts that only identity tells apart may say the same."""
+        if self.names != other.names or _tell_apart(self.context, other.context):
+            return True
+        pairs = zip(self.parts, other.parts, strict=True)
+        return any(
+            type(own) is Form and (type(theirs) is not Form or own.cls is not theirs.cls or own.contradicts(theirs))
+            for own, theirs in pairs
+        )
+
+
+def _tell_apart(one: Any, other: Any) -> bool:
+    if same_context(one, other):
+        return False
+    if type(one) is not type(other):
+        return True
+    if isinstance(one, (tuple, list)):
+        return len(one) != len(other) or any(map(_tell_apart, one, other))
+    if isinstance(one, dict):
+        return one.keys() != other.keys() or any(_tell_apart(value, other[key]) for key, value in one.items())
+    try:
+        return type(one).__eq__ is not object.__eq__ and not bool(one == other)
+    except Exception:  # as of tensors
+        return False
+
 
 def same_context(one: Any, other: Any) -> bool:
     """Whether two contexts say the same, but for sizes that a layout over a mesh of devices repeats. Those that cannot be compared do

@@ -271,12 +271,72 @@ def test_views_share_memory_with_what_they_are_views_of() -> None:
     assert turned.a.data_ptr() == w.a.data_ptr() and not w.a[0].any() and not w.b[0].any()
 
 
-def test_another_gradient_than_the_output_says_so() -> None:
+OTHER = {
+    "another tag": lambda: Pair(torch.ones(3), torch.arange(3.0), 5),
+    "inside": lambda: Pair(Pair(torch.ones(3), torch.ones(3), 5), torch.ones(3)),
+}
+
+
+def known(tensor: Any) -> Any:
+    return [known(tensor.a), known(tensor.b), tensor.tag] if isinstance(tensor, Pair) else None if tensor is None else tensor.tolist()
+
+
+FUNCTIONS = {
+    "a plain output": lambda w, x: (w * 2, x.sin(), w.sin()),
+    "a plain input": lambda w, x: (w * 2 + x, w.sin(), x * w.relu()),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("other", OTHER)
+def test_gradients_of_other_metadata_than_the_output_are_eagers(other: str, function: str) -> None:
+    """The backward was captured for the output's tag; the class may compute otherwise for another."""
+    module = graph(FUNCTIONS[function], 2)
+    found = []
+    for compiled in (False, True):
+        w = (Pair(pair(3), torch.ones(3)) if other == "inside" else pair(3)).requires_grad_()
+        x = torch.arange(3.0).requires_grad_()
+        run = compile_graph(module, [w, x], options=GraphOptions(cache=False)) if compiled else module
+        first, second, _ = run(w, x)
+        torch.autograd.backward([first, second], [OTHER[other](), torch.ones_like(second)])
+        found.append([known(w.grad), known(x.grad)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("why", ["written since", "random numbers", "written by it"])
+def test_another_gradient_says_so_where_nothing_can_be_computed_again(why: str) -> None:
+    functions = {"random numbers": lambda w: (torch.dropout(w, 0.5, True),), "written by it": lambda w: (w * 2, w.detach().add_(1))}
+    module = graph(functions.get(why, lambda w: (w * 2,)), 1)
     w = pair(3).requires_grad_()
-    compiled = compile_graph(graph(lambda w: (w * 2,), 1), [w], options=GraphOptions(cache=False))
-    [out] = compiled(w)
-    with pytest.raises(GraphError, match="GI063"):
+    out = compile_graph(module, [w], options=GraphOptions(cache=False))(w)[0]
+    if why == "written since":
+        w.detach().mul_(2)
+    with pytest.raises(GraphError, match="GI063: a gradient whose metadata"):
+        out.backward(OTHER["another tag"]())
+
+
+def test_a_class_says_how_another_gradient_becomes_like_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pair, "__coerce_same_metadata_as_tangent__", lambda self, context, cls=None: self, raising=False)
+    w = pair(3).requires_grad_()
+    [out] = compile_graph(graph(lambda w: (w * 2,), 1), [w], options=GraphOptions(cache=False))(w)
+    out.backward(OTHER["another tag"](), retain_graph=True)
+    assert w.grad.a.tolist() == [2.0] * 3
+    with pytest.raises(GraphError, match="GI063: a gradient that is a Tensor"):
         out.backward(torch.ones(3))
+
+
+class Id:
+    """Only identity tells it from others."""
+
+
+def test_metadata_that_cannot_be_compared_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tagged() -> Any:
+        return Pair(torch.ones(3), torch.ones(3), (Id(), torch.ones(2), {"a": Id()}))
+
+    w = tagged().requires_grad_()
+    [out] = compile_graph(graph(lambda w: (w * 2,), 1), [w], options=GraphOptions(cache=False))(w)
+    out.backward(tagged())
+    torch.testing.assert_close(w.grad.a, torch.full((3,), 2.0))
 
 
 def test_getattr_of_a_wrapper_is_what_is_inside() -> None:

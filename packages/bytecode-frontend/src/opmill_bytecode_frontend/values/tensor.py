@@ -44,7 +44,7 @@ LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
 REFUSED = frozenset(
     "storage untyped_storage data_ptr const_data_ptr mutable_data_ptr share_memory_ pin_memory __dlpack__ cpu_offload "
-    "_is_view is_set_to".split()
+    "_is_view is_set_to __reduce__ __reduce_ex__".split()
 )
 
 

@@ -17,6 +17,7 @@ from opmill_fake_tensors.symbols import index_of
 from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, same_context, take_apart, with_numbers
 
 from ..errors import GraphError
+from .again import COERCE, Again, OtherMetadata, may_differ
 from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of, waited
 
 
@@ -57,7 +58,8 @@ class Sizes:
 class WrappedGraph:
     """Calls ``inner``, a compiled graph of plain tensors: its inputs are the tensors inside of each input, then the carriers of gradients.
     ``forms``: by input, None for plain ones and sizes; ``gradients``: how the gradients of inputs look, by position; ``sizes``: what
-    tells their sizes where these are symbolic; ``places``: of each tensor inside, which plain input it is."""
+    tells their sizes where these are symbolic; ``places``: of each tensor inside, which plain input it is; ``captured``: the graph itself,
+    for gradients that look otherwise than those that it was compiled for."""
 
     def __init__(
         self,
@@ -68,11 +70,15 @@ class WrappedGraph:
         bound: Sequence[Bound],
         sizes: Sizes | None = None,
         places: Sequence[int] = (),
+        captured: Callable[..., Any] | None = None,
     ) -> None:
         self.inner, self.outs, self.bound = inner, tuple(outs), tuple(bound)
         self.report, self.plan = inner.report, inner.plan
         self.openers = [opener(form) if form is not None else _detached if k in gradients else None for k, form in enumerate(forms)]
         self.gradients, self.sizes = gradients, sizes
+        # a plain output may have a part in a gradient that is a wrapper for the other outputs alone
+        mixed = any(forms[k] is None for k in gradients) and any(out.form is None for out in outs)
+        self.captured = captured if not bound and not mixed and any(may_differ(out.tangent) for out in outs) else None
         firsts = [k for k, place in enumerate(places) if place not in places[:k]]
         self.firsts = firsts if len(firsts) < len(places) else None
         self.plain = all(out.form is None and out.given is None and out.same is None and not out.kept for out in self.outs)
@@ -86,6 +92,7 @@ class WrappedGraph:
                 open_(value, flat)
         if self.firsts is not None:
             flat = [flat[k] for k in self.firsts]
+        again = Again(self.captured, inputs, flat) if self.captured is not None and torch.is_grad_enabled() else None
         if self.gradients:
             gradients = self.gradients if self.sizes is None else self.sizes.of_call(self.gradients, flat)
             flat += _Opened.apply(gradients, *(inputs[position] for position in gradients))
@@ -97,9 +104,9 @@ class WrappedGraph:
             setattr(owner, bound.path[-1], outputs[bound.source])
         if self.plain:
             return outputs[: len(self.outs)]
-        return self._put_together(inputs, flat, outputs)
+        return self._put_together(inputs, flat, outputs, again if again is not None and again.unwritten() else None)
 
-    def _put_together(self, inputs: Sequence[Any], flat: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    def _put_together(self, inputs: Sequence[Any], flat: Sequence[Any], outputs: Sequence[Any], again: Again | None) -> list[Any]:
         result: list[Any] = []
         position = 0
         waiting: list[tuple[int, Form, Form, Sequence[Any]]] = []
@@ -122,7 +129,8 @@ class WrappedGraph:
                     result.append(assembled(form, leaves))
         if waiting:
             forms = [(form, tangent, kept_of(form, leaves)) for _, form, tangent, leaves in waiting]
-            made = _Closed.apply(forms, *(leaf for _, form, _, leaves in waiting for leaf in differentiated(form, leaves)))
+            leaves = [leaf for _, form, _, leaves in waiting for leaf in differentiated(form, leaves)]
+            made = _Closed.apply(forms, again, [k for k, *_ in waiting], *leaves, *(() if again is None else again.differentiated))
             for (k, *_), wrapper in zip(waiting, made, strict=True):
                 result[k] = wrapper
         for k, out in enumerate(self.outs):
@@ -211,14 +219,16 @@ def _gradient(looks: Looks, parts: list[Any], kept: list[Any]) -> Any:
 
 
 class _Closed(torch.autograd.Function):
-    """``apply(forms, *leaves)`` gives wrappers. ``forms``: theirs, those of their gradients, and the plain tensors inside that are not
-    differentiated."""
+    """``apply(forms, again, numbers, *leaves, *inputs)`` gives wrappers, outputs of these numbers. ``forms``: theirs, those of their
+    gradients, and the plain tensors inside that are not differentiated. ``inputs``: what the graph is differentiated by, where ``again``
+    computes the gradients of wrappers that look otherwise than was supposed."""
 
     @staticmethod
-    def forward(ctx: Any, forms: list[tuple[Form, Form, list[Any]]], *leaves: Any) -> Any:
+    def forward(ctx: Any, forms: list[tuple[Form, Form, list[Any]]], again: Again | None, numbers: list[int], *leaves: Any) -> Any:
         ctx.forms = [(form, tangent) for form, tangent, _ in forms]
+        ctx.again, ctx.numbers, ctx.inputs = again, numbers, 0 if again is None else len(again.wanted)
         ctx.set_materialize_grads(False)
-        given = iter([leaf.detach() for leaf in leaves])
+        given = iter([leaf.detach() for leaf in leaves[: len(leaves) - ctx.inputs]])
         return tuple(
             assembled(form, completed(form, (next(given) for _ in range(sum(form.differentiated))), kept)) for form, _, kept in forms
         )
@@ -226,7 +236,15 @@ class _Closed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return None, *(leaf for (_, form), gradient in zip(ctx.forms, gradients, strict=True) for leaf in _tangents(form, gradient))
+        none = [None] * ctx.inputs
+        try:
+            leaves = [leaf for (_, form), gradient in zip(ctx.forms, gradients, strict=True) for leaf in _tangents(form, gradient)]
+        except OtherMetadata as error:
+            if ctx.again is None:
+                raise
+            count = sum(sum(form.differentiated) for form, _ in ctx.forms)
+            return None, None, None, *[None] * count, *ctx.again.gradients(error, ctx.numbers, gradients)
+        return None, None, None, *leaves, *none
 
 
 def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
@@ -244,13 +262,19 @@ def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
         looks, leaves = take_apart(gradient)
         if looks is None or looks.cls is not form.cls or len(leaves) != form.count:
             what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a {form.cls.__qualname__}"
-            hint = "give one of the output's class, or define __coerce_same_metadata_as_tangent__(context, class) there"
-            raise GraphError("GI063", what, why="the backward was compiled for gradients like the output", hint=hint)
+            raise GraphError("GI063", what, why=_COMPILED_FOR, hint=f"give one of the output's class, or {_COERCE}")
+        if not hasattr(type(gradient), COERCE) and form.contradicts(looks):
+            what = f"a gradient whose metadata is not that of its {form.cls.__qualname__}"
+            raise OtherMetadata("GI063", what, why=_COMPILED_FOR, hint=_COERCE)
     yield from leaves
 
 
+_COMPILED_FOR = "the backward was compiled for gradients like the output"
+_COERCE = f"define {COERCE}(context, class) there"
+
+
 def _coerced(form: Form, gradient: Any) -> Any:
-    method = getattr(type(gradient), "__coerce_same_metadata_as_tangent__", None)
+    method = getattr(type(gradient), COERCE, None)
     if method is None:
         return gradient
     found = method(gradient, form.context) if type(gradient) is form.cls else method(gradient, form.context, form.cls)

@@ -64,7 +64,7 @@ def compile_wrapped(
         ends = known if known is not None and not unwrap.ran else Ends(gradients, unwrap.outs, unwrap.bound)
         if memory is not None and unwrap.ran:
             memory.write(ends)
-        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients), places)
+        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients), places, gm)
     raise GraphError("GI061", "gradients of a wrapper that look otherwise each time the graph is captured")
 
 

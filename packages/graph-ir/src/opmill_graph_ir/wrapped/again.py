@@ -1,0 +1,82 @@
+"""Gradients that look otherwise than a backward was compiled for: what they are the gradients of is computed once more, as captured."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors.wrappers import Form
+
+from ..errors import GraphError
+
+COERCE = "__coerce_same_metadata_as_tangent__"
+
+
+class OtherMetadata(GraphError):
+    """A gradient has the class of its output, and other metadata."""
+
+
+def may_differ(tangent: Form | None) -> bool:
+    """Whether gradients of an output may have other metadata than it was compiled for: the class has some, and does not say how another
+    gradient is made such."""
+    if tangent is None or hasattr(tangent.cls, COERCE):
+        return False
+    return tangent.context not in (None, (), {}) or any(type(part) is Form for part in tangent.parts)
+
+
+class Again:
+    """A call that can be computed once more: ``function`` as captured, and what it was given; ``inside``: the plain tensors in it."""
+
+    def __init__(self, function: Callable[..., Any], inputs: Sequence[Any], inside: Sequence[Any]) -> None:
+        self.function, self.inputs = function, tuple(inputs)
+        self.tensors = [x for x in (*inputs, *inside) if isinstance(x, torch.Tensor) and not x.is_inference()]
+        self.wanted = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+        self.autocast = _autocast()
+        self.versions = self._versions()
+
+    @property
+    def differentiated(self) -> list[Any]:
+        return [self.inputs[k] for k in self.wanted]
+
+    def unwritten(self) -> bool:
+        """Whether nothing has been written to what was given."""
+        return self.versions == self._versions()
+
+    def _versions(self) -> list[int]:
+        return [x._version for x in self.tensors]
+
+    def gradients(self, error: OtherMetadata, outputs: Sequence[int], given: Sequence[Any]) -> Sequence[Any]:
+        """Of ``differentiated``, for gradients ``given`` of the outputs of these numbers. Raises the error where the call cannot be
+        repeated: what it read was written since, or it draws random numbers."""
+        if not self.unwritten():
+            raise error
+        fresh = [x.detach().requires_grad_() if k in self.wanted else x for k, x in enumerate(self.inputs)]
+        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        with torch.random.fork_rng(devices), torch.enable_grad(), _under(self.autocast):
+            before = _states(devices)
+            found = self.function(*fresh)
+            if any(not torch.equal(a, b) for a, b in zip(before, _states(devices), strict=True)):
+                raise error
+        pairs = [(found[k], g) for k, g in zip(outputs, given, strict=True) if g is not None and found[k].requires_grad]
+        tensors, came = [out for out, _ in pairs], [g for _, g in pairs]
+        return torch.autograd.grad(tensors, [fresh[k] for k in self.wanted], came, allow_unused=True)
+
+
+def _states(devices: Sequence[int]) -> list[torch.Tensor]:
+    return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
+
+
+def _autocast() -> list[tuple[str, torch.dtype]]:
+    return [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+
+
+@contextlib.contextmanager
+def _under(kinds: Sequence[tuple[str, torch.dtype]]) -> Iterator[None]:
+    """Autocast as it was."""
+    with contextlib.ExitStack() as stack:
+        for kind, dtype in kinds:
+            stack.enter_context(torch.autocast(kind, dtype))
+        yield
