@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ class Again:
         self.function, self.inputs = function, tuple(inputs)
         self.tensors = [x for x in (*inputs, *inside) if isinstance(x, torch.Tensor) and not x.is_inference()]
         self.wanted = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
-        self.autocast = _autocast()
+        self.devices = dict.fromkeys(x.device for x in self.tensors)
+        kinds = dict.fromkeys(device.type for device in self.devices)
+        self.autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)]
         self.versions = self._versions()
 
     @property
@@ -45,6 +48,15 @@ class Again:
         """Whether nothing has been written to what was given."""
         return self.versions == self._versions()
 
+    def _drawn(self) -> list[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]:
+        """The states of the generators of random numbers, and what sets each."""
+        found: list[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]] = [(torch.get_rng_state(), torch.set_rng_state)]
+        for device in self.devices:
+            own = getattr(torch, device.type, None)
+            if hasattr(own, "get_rng_state"):
+                found.append((own.get_rng_state(device), functools.partial(own.set_rng_state, device=device)))
+        return found
+
     def _versions(self) -> list[int]:
         return [x._version for x in self.tensors]
 
@@ -54,23 +66,16 @@ class Again:
         if not self.unwritten():
             raise error
         fresh = [x.detach().requires_grad_() if k in self.wanted else x for k, x in enumerate(self.inputs)]
-        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-        with torch.random.fork_rng(devices), torch.enable_grad(), _under(self.autocast):
-            before = _states(devices)
+        before = self._drawn()
+        with torch.enable_grad(), _under(self.autocast):
             found = self.function(*fresh)
-            if any(not torch.equal(a, b) for a, b in zip(before, _states(devices), strict=True)):
-                raise error
+        if any(not torch.equal(old, new) for (old, _), (new, _) in zip(before, self._drawn(), strict=True)):
+            for state, restore in before:
+                restore(state)
+            raise error
         pairs = [(found[k], g) for k, g in zip(outputs, given, strict=True) if g is not None and found[k].requires_grad]
         tensors, came = [out for out, _ in pairs], [g for _, g in pairs]
         return torch.autograd.grad(tensors, [fresh[k] for k in self.wanted], came, allow_unused=True)
-
-
-def _states(devices: Sequence[int]) -> list[torch.Tensor]:
-    return [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
-
-
-def _autocast() -> list[tuple[str, torch.dtype]]:
-    return [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
 
 
 @contextlib.contextmanager
