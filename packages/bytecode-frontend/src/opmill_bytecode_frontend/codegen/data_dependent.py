@@ -9,6 +9,7 @@ from .rebuild import Rebuilder, rebuilds
 
 @rebuilds(LateText)
 def late_text(r: Rebuilder, value: LateText) -> str:
+    """Ends the graph before the text was made."""
     return value.constant()
 
 
