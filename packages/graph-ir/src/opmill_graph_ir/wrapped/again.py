@@ -42,6 +42,7 @@ class Again:
 
     @property
     def differentiated(self) -> list[Any]:
+        """Of what was given, what requires grad."""
         return [self.inputs[k] for k in self.wanted]
 
     def unwritten(self) -> bool:
