@@ -81,6 +81,7 @@ def run(function: Any, inputs: list[Any], other: bool = False) -> tuple[Any, ...
 
 
 def tagged(gradient: Any, other: bool) -> Any:
+    """A gradient, with another tag than the output has where ``other``."""
     return Pair(gradient.a, tagged(gradient.b, other), 7) if other and isinstance(gradient, Pair) else gradient
 
 
