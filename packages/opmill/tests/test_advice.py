@@ -53,7 +53,8 @@ def test_recompiles_for_sizes():
 def test_a_break_that_is_met_often():
     def broken(x):
         x = x + 1
-        print(end="", flush=bool(x.sum() > 1000))
+        if x.sum() > 1000:
+            x = x.neg()
         return x * 2
 
     found = advice(broken, torch.ones(5), before=[(torch.ones(n),) for n in (2, 3, 4)], dynamic=False)

@@ -122,7 +122,8 @@ def breaks_in_a_helper(x):
 def breaking_helper(x):
     with record_function("label helper"):
         x = x.sin()
-        print(end="", flush=bool(x.sum() > 1000))
+        if x.sum() > 1000:
+            x = x.neg()
         return x.exp()
 
 
@@ -213,7 +214,8 @@ def test_ranges_that_are_open_at_a_break_are_opened_for_good(monkeypatch):
     def program(x):
         torch.cuda.nvtx.range_push("label")
         x = x.sin()
-        print(end="", flush=bool(x.sum() > 1000))
+        if x.sum() > 1000:
+            x = x.neg()
         x = x.cos()
         torch.cuda.nvtx.range_pop()
         return x

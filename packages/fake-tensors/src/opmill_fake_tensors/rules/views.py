@@ -214,7 +214,7 @@ def _rest(size: Any, start: Any, end: Any) -> Any:
     whole = end is None or end is size or (type(end) is int and end == sys.maxsize)
     if type(start) is int and start > 0 and whole:
         less = start
-    elif start in (None, 0) and type(end) is int and end < 0:
+    elif (start is None or (type(start) is int and start == 0)) and type(end) is int and end < 0:
         less = -end
     else:
         return None

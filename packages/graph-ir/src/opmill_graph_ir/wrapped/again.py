@@ -54,7 +54,7 @@ class Again:
         found: list[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]] = [(torch.get_rng_state(), torch.set_rng_state)]
         for device in self.devices:
             own = getattr(torch, device.type, None)
-            if hasattr(own, "get_rng_state"):
+            if own is not None and hasattr(own, "get_rng_state"):
                 found.append((own.get_rng_state(device), functools.partial(own.set_rng_state, device=device)))
         return found
 
