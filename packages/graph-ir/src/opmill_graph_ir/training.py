@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import torch
 
+from opmill_fake_tensors.strides import extent
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import PlanInputError
 from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import DTYPES, Size
 
+from .capture.inverse import shares_elements
 from .differentiable import Past, again, as_before, versions_of
 from .errors import GraphError
 from .growing import grow, may_grow, may_write
@@ -361,7 +363,19 @@ def _numbers(values: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, .
 
 
 def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).copy_(t)
+    """The values of a saved tensor laid out so. Raises GI064 where values that differ have one place."""
+    made = torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device)
+    if t.numel() == 0 or not shares_elements(t.shape, strides):
+        return made.copy_(t)
+    places = torch.zeros((), dtype=torch.int64, device=t.device)
+    for size, step in zip(t.shape, strides, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(size, device=t.device) * step
+    made.as_strided((extent(t.shape, strides),), (1,))[places] = t
+    if not bool(((made == t) | (t != t)).all()):
+        what = f"hooks brought a saved tensor of {list(t.shape)} back with values that differ where they were one"
+        why = f"the backward reads it with strides {list(strides)}"
+        raise GraphError("GI064", what, why=why, hint="give equal values back, or make the tensor contiguous before it is used")
+    return made
 
 
 def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, dtype: torch.dtype, sizes: Mapping[str, int]) -> torch.Tensor:

@@ -168,6 +168,25 @@ def test_hooks_bring_saved_tensors_back_laid_out_otherwise(pair):
     pair("one output").same(use, given())
 
 
+@pytest.mark.parametrize("spread", [lambda x: x[:1].expand(3, 4), lambda x: x.flatten().unfold(0, 4, 1)[:3]], ids=["expanded", "unfolded"])
+def test_hooks_bring_back_what_lay_on_top_of_itself(spread, pair):
+    """Copies of it do not, and hold its values several times; where these differ by then, there is no place for them."""
+    plain = torch.randn(3, 4)
+
+    def use(call, module, inputs):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1.0, lambda t: t):
+            out = call(*inputs)
+        out.sum().backward()
+        return grads(module, inputs)
+
+    made = pair(Of(lambda m, x: (x @ m.w).tanh()), spread(plain))
+    made.same(use, spread(plain))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t + torch.rand_like(t, memory_format=torch.contiguous_format), lambda t: t):
+        out = made.call(spread(plain))
+    with pytest.raises(Exception, match="GI064"):
+        out.sum().backward()
+
+
 def test_nothing_keeps_a_call_alive(pair):
     made = pair("one output")
     x = given()
