@@ -1,6 +1,6 @@
 """Programs of torch's own libraries that end graphs, or once did: how often, at most, and that they do what they do without.
 
-The numbers are those of torch.compile (torch 2.13), or less."""
+The numbers are those of torch.compile (torch 2.13), or less, but for the loss of an adaptive softmax: there it makes no graph at all."""
 
 from __future__ import annotations
 
