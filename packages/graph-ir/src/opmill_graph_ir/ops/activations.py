@@ -9,7 +9,7 @@ from typing import Any
 from ..capture.graph import Node
 from ..loops.ir import Expr
 from .context import Context, View
-from .exprs import FLOATS, cast, const, op, wide
+from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .pointwise import of_floats, row
 from .records import Rows
 from .views import sliced
@@ -53,7 +53,8 @@ row(ROWS, "hardsigmoid", gradient="hardsigmoid_backward", dtypes=FLOATS)(lambda 
 row(ROWS, "hardswish", gradient="hardswish_backward", dtypes=FLOATS)(lambda x: op("div", op("mul", x, _relu6(x)), _c(x, 6)))
 
 
-@row(ROWS, "hardtanh", gradient="hardtanh_backward")
+# torch 2.15 takes numbers without a sign, too: a limit below zero is none of these
+@row(ROWS, "hardtanh", gradient="hardtanh_backward", dtypes=(*FLOATS, *(name for name in INTEGERS if name != "uint8")))
 def _hardtanh(x: Expr, lo: Any = None, hi: Any = None) -> Expr:
     return op("min", op("max", x, lo or _c(x, -1)), hi or _c(x, 1))
 
