@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 BUSY = """
+import threading
 import time
 import torch
 import torch.distributed as dist
@@ -32,10 +33,27 @@ def busy(future):
         sum(range(100_000))
     print("done", flush=True)
 
-def exchange():
-    future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
-    future.add_done_callback(busy)
-    future.wait()
+told = []
+def until_told(future):
+    while not told:
+        sum(range(1_000))
+    print("done", flush=True)
+
+def exchange(work=busy):
+    # in a thread of the group: one that is over before it is heard of is made again
+    while True:
+        begun, here = threading.Event(), []
+
+        def done(future):
+            here.append(threading.current_thread() is threading.main_thread())
+            begun.set()
+            if not here[0]:
+                work(future)
+
+        dist.all_reduce(torch.ones(2), async_op=True).get_future().add_done_callback(done)
+        assert begun.wait(60)
+        if not here[0]:
+            return
 """
 
 
@@ -52,5 +70,7 @@ def test_a_thread_of_a_group_that_is_busy_is_waited_for(how: str) -> None:
 
 
 def test_waiting_has_a_limit() -> None:
-    done = run("exchange()\nassert not wait_for_threads(0)\nassert wait_for_threads()\ndist.destroy_process_group()")
+    done = run(
+        "exchange(until_told)\nassert not wait_for_threads(0)\ntold.append(1)\nassert wait_for_threads(60)\ndist.destroy_process_group()"
+    )
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr[-2000:]
