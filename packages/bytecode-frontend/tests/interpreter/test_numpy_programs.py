@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from array_outcomes import lie_alike, outcome, same
 
 from opmill_bytecode_frontend import capture
 
@@ -107,25 +108,9 @@ def calls(make: tuple[Any, ...]) -> list[list[Any]]:
     return [[each(np.random.default_rng(seed)) for each in make] for seed in range(3)]
 
 
-def same(got: Any, want: Any) -> None:
-    assert type(got) is type(want)
-    if isinstance(want, (list, tuple)):
-        assert len(got) == len(want)
-        for g, w in zip(got, want, strict=True):
-            same(g, w)
-    elif isinstance(want, (np.ndarray, np.generic)):
-        assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        assert [s for n, s in zip(got.shape, got.strides) if n != 1] == [s for n, s in zip(want.shape, want.strides) if n != 1]
-        np.testing.assert_allclose(got, want, rtol=2e-6 if want.dtype == np.float32 else 1e-11, atol=1e-12)
-    else:
-        assert got == want
-
-
-def outcome(function: Any, args: list[Any]) -> Any:
-    try:
-        return [function(*args), args]
-    except Exception as error:
-        return [type(error).__name__, str(error), args]
+def close(got: Any, want: Any) -> None:
+    lie_alike(got, want)
+    np.testing.assert_allclose(got, want, rtol=2e-6 if want.dtype == np.float32 else 1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -139,7 +124,7 @@ def test_one_graph_that_does_the_same(name: str) -> None:
 
     compiled = capture(function, backend, fullgraph=True)
     for args in calls(tuple(make)):
-        same(outcome(compiled, copy.deepcopy(args)), outcome(function, args))
+        same(outcome(compiled, copy.deepcopy(args)), outcome(function, args), close)
     assert graphs
 
 
@@ -170,7 +155,7 @@ def test_others_do_the_same_without(name: str) -> None:
     function, *make = ENDED[name]
     compiled = capture(function, "eager")
     for args in calls(tuple(make)):
-        same(outcome(compiled, copy.deepcopy(args)), outcome(function, args))
+        same(outcome(compiled, copy.deepcopy(args)), outcome(function, args), close)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
@@ -182,4 +167,4 @@ def test_integers_by_numbers_of_the_program(dtype: str) -> None:
             if (name == "__pow__" and number < 0) or ("shift" in name and not 0 <= number < limits.bits):
                 continue
             function = lambda a, name=name, number=number: getattr(a, name)(number)  # noqa: E731
-            same(capture(function, "eager", fullgraph=True)(given.copy()), function(given))
+            same(capture(function, "eager", fullgraph=True)(given.copy()), function(given), close)

@@ -143,15 +143,21 @@ def _run(
 
 
 @contextlib.contextmanager
-def _as_captured(layout: Layout, past: Past) -> Iterator[None]:
-    """With autocast as it was, and the numbers that were drawn."""
-    cast = dict(layout.replay.autocast)
-    now = torch.get_rng_state() if past.generator is not None else None
+def under_autocast(cast: Mapping[str, torch.dtype]) -> Iterator[None]:
+    """Autocast as it was: on for these types of devices, off for others."""
     with contextlib.ExitStack() as stack:
         for device in types():
             if device in cast or torch.is_autocast_enabled(device):
-                dtype = getattr(torch, cast[device]) if device in cast else None
-                stack.enter_context(torch.autocast(device, dtype, enabled=device in cast, cache_enabled=False))
+                stack.enter_context(torch.autocast(device, cast.get(device), enabled=device in cast, cache_enabled=False))
+        yield
+
+
+@contextlib.contextmanager
+def _as_captured(layout: Layout, past: Past) -> Iterator[None]:
+    """With autocast as it was, and the numbers that were drawn."""
+    cast = {device: getattr(torch, dtype) for device, dtype in layout.replay.autocast}
+    now = torch.get_rng_state() if past.generator is not None else None
+    with under_autocast(cast):
         try:
             if past.generator is not None:
                 torch.set_rng_state(past.generator)

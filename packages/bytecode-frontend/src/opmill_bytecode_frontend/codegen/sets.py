@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..values.base import program_hash
 from ..values.constant import ConstantValue
 from ..values.mapping import DictValue, SetValue
-from ..values.set_order import WAYS, same_order, same_past
+from ..values.set_order import as_added, same_order, same_past
 from .rebuild import Rebuilder, rebuilds
 
 
@@ -16,7 +16,7 @@ def set_(r: Rebuilder, value: SetValue) -> str:
     found = same_order(value.layout, value.items)
     if found is None and type(value.layout) is value.cls and same_past(value.layout, value.steps):
         return _made_again(r, value)
-    way, items = found or (WAYS[0], list(value.items.values()))
+    way, items = found or as_added(value.items)
     if not any(program_hash(key) is not None for key in value.items):
         given = f"[{r.list(items)}]"
     else:  # a set takes the hashes of a dictionary over

@@ -84,11 +84,7 @@ def _classes(frame: Frame, instructions: list[Instruction], at: int) -> tuple[An
             stack[-1] = getattr(stack[-1], ins.argval, UNKNOWN)
         elif ins.opname == "BUILD_TUPLE" and known and ins.argval and len(stack) >= ins.argval:
             stack[-ins.argval :] = [tuple(stack[-ins.argval :])]
-        elif (
-            ins.target is not None
-            or ins.opname in ("RERAISE", "RETURN_VALUE", "RAISE_VARARGS", "POP_TOP")
-            or ins.opname.startswith("STORE")
-        ):
+        elif ins.target is not None or ins.opname in ENDING or ins.opname.startswith("STORE"):
             return (), None
         else:
             known = False

@@ -132,6 +132,11 @@ FEW = 5
 """Items that are tried in every order."""
 
 
+def as_added(items: Keyed) -> tuple[Way, list[Value]]:
+    """A set to which the items are added one by one."""
+    return WAYS[0], list(items.values())
+
+
 def same_order(layout: Layout | None, items: Keyed) -> tuple[Way, list[Value]] | None:
     """How a set of these items is made anew that gives them in the order of the layout, where that is found."""
     if layout is not None:

@@ -12,7 +12,7 @@ from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value,
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from .set_order import WAYS, Keyed, Layout, Step, key_of, layout_of, own_layout, same_order, stand_ins
+from .set_order import Keyed, Layout, Step, as_added, key_of, layout_of, own_layout, same_order, stand_ins
 
 SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
 
@@ -62,7 +62,7 @@ class SetValue(Value):
 
     def assembled(self, items: list[Hashable]) -> Layout:
         """A real set of what its values stand for, in its order."""
-        way, values = same_order(self.layout, self.items) or (WAYS[0], list(self.items.values()))
+        way, values = same_order(self.layout, self.items) or as_added(self.items)
         real = dict(zip(map(id, self.items.values()), items))
         return way.make([real[id(value)] for value in values], self.cls)
 

@@ -185,12 +185,16 @@ def _empty_along(x: Tensor, dim: int) -> bool:
     return -x.dim() <= dim < x.dim() and type(size := x.size(dim)) is int and size == 0
 
 
+def _is_empty(x: Tensor) -> bool:
+    return any(_empty_along(x, d) for d in range(x.dim()))
+
+
 def _of_something(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, *where: Any, **named: Any) -> None:
         dim = named["dim"] if "dim" in named else next((d for d in where if type(d) is int), None)
         if name == "mode" and dim is None:
             dim = -1
-        if dim is None or not x.dim() or not -x.dim() <= dim < x.dim() or all(type(n) is not int or n for n in x.size()):
+        if dim is None or not x.dim() or not -x.dim() <= dim < x.dim() or not _is_empty(x):
             return
         if _empty_along(x, dim):
             raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
@@ -211,7 +215,7 @@ def _extreme(name: str) -> Callable[..., None]:
         """Along a dimension without elements there is nothing to choose from."""
         _reduced(x)
         dims = (dim,) if isinstance(dim, int) else tuple(dim or ())
-        if any(_empty_along(x, d) for d in range(x.dim())) and not dims:
+        if _is_empty(x) and not dims:
             raise RuntimeError(
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
                 "Specify the reduction dim with the 'dim' argument."
@@ -233,7 +237,7 @@ CHECKS.update({f"aten::{name}": _extreme(name) for name in ("amax", "amin")})
 
 def _place(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> None:
-        if dim is None and any(_empty_along(x, d) for d in range(x.dim())):
+        if dim is None and _is_empty(x):
             raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
         if dim is not None and _empty_along(x, dim):
             raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
@@ -248,7 +252,7 @@ def _running(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, dim: int, **_: Any) -> None:
         if not x.dim() and dim not in (-1, 0):
             raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
-        if x.dim() and not -x.dim() <= dim < x.dim() and any(_empty_along(x, d) for d in range(x.dim())):
+        if x.dim() and not -x.dim() <= dim < x.dim() and _is_empty(x):
             with no_dispatch(), no_levels():  # some versions of torch take any dimension of nothing
                 getattr(torch, name)(torch.empty([n if type(n) is int else 1 for n in x.size()]), dim)
 

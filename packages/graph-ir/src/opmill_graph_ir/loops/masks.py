@@ -21,7 +21,7 @@ def bounds_of(load: Load, axes: Collection[str], symbols: Collection[str]) -> Bo
     """What holds of axes wherever the mask of ``load`` does. None where that is not all that it says, or where an axis stands in the index
     beside a quotient of it that is held: the ends of both would be more than the mask lets in."""
     found: Bounds = {}
-    for part in () if load.mask is None else _parts(load.mask):
+    for part in () if load.mask is None else conjuncts(load.mask):
         if not (type(part) is Op and part.name in _SAID and _bound(part, axes, symbols, found)):
             return None
     beside = {atom for atom in load.index.atoms() if isinstance(atom, str)}
@@ -29,10 +29,11 @@ def bounds_of(load: Load, axes: Collection[str], symbols: Collection[str]) -> Bo
     return None if any(names & beside for names in parts) else found
 
 
-def _parts(mask: Expr) -> Iterator[Expr]:
+def conjuncts(mask: Expr) -> Iterator[Expr]:
+    """What holds, each by itself, where a mask does."""
     if type(mask) is Op and mask.name == "logical_and":
         for each in mask.args:
-            yield from _parts(each)
+            yield from conjuncts(each)
     else:
         yield mask
 
@@ -69,4 +70,4 @@ def _index(value: Expr) -> Index | None:
     return index(value.value) if type(value) is Const and type(value.value) is int else None
 
 
-__all__ = ["Bounds", "bounds_of"]
+__all__ = ["Bounds", "bounds_of", "conjuncts"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from opmill_fake_tensors.wrappers import Form
 
+from ..differentiable import under_autocast
 from ..errors import GraphError
 
 COERCE = "__coerce_same_metadata_as_tangent__"
@@ -37,7 +37,7 @@ class Again:
         self.wanted = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
         self.devices = dict.fromkeys(x.device for x in self.tensors)
         kinds = dict.fromkeys(device.type for device in self.devices)
-        self.autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind)]
+        self.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
         self.versions = self._versions()
 
     @property
@@ -68,7 +68,7 @@ class Again:
             raise error
         fresh = [x.detach().requires_grad_() if k in self.wanted else x for k, x in enumerate(self.inputs)]
         before = self._drawn()
-        with torch.enable_grad(), _under(self.autocast):
+        with torch.enable_grad(), under_autocast(self.autocast):
             found = self.function(*fresh)
         if any(not torch.equal(old, new) for (old, _), (new, _) in zip(before, self._drawn(), strict=True)):
             for state, restore in before:
@@ -77,12 +77,3 @@ class Again:
         pairs = [(found[k], g) for k, g in zip(outputs, given, strict=True) if g is not None and found[k].requires_grad]
         tensors, came = [out for out, _ in pairs], [g for _, g in pairs]
         return torch.autograd.grad(tensors, [fresh[k] for k in self.wanted], came, allow_unused=True)
-
-
-@contextlib.contextmanager
-def _under(kinds: Sequence[tuple[str, torch.dtype]]) -> Iterator[None]:
-    """Autocast as it was."""
-    with contextlib.ExitStack() as stack:
-        for kind, dtype in kinds:
-            stack.enter_context(torch.autocast(kind, dtype))
-        yield

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
 from opmill_graph_ir.loops.index import ONE, ZERO, Index, index
 from opmill_graph_ir.loops.ir import Axis, Const, Expr, IndexValue, Load, Op
+from opmill_graph_ir.loops.masks import conjuncts
 
 Line = dict[str, Index]
 """An index that is linear in axes: coefficient by axis, what is left under ``""``. Coefficients may be made of size symbols."""
@@ -160,16 +161,8 @@ def _bounds(load: Load, axes: Sequence[Axis]) -> list[_Bound] | None:
         return []
     if load.other is not None and load.other.value != 0:
         return None
-    found = [_bound(e, axes) for e in _conjuncts(load.mask)]
+    found = [_bound(e, axes) for e in conjuncts(load.mask)]
     return None if None in found else [b for b in found if b is not None]
-
-
-def _conjuncts(mask: Expr) -> Iterator[Expr]:
-    if type(mask) is Op and mask.name == "logical_and":
-        for arg in mask.args:
-            yield from _conjuncts(arg)
-    else:
-        yield mask
 
 
 def _bound(e: Expr, axes: Sequence[Axis]) -> _Bound | None:

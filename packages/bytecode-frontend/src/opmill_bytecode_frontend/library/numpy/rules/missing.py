@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .functions import Axes, axes_of, prod, rule, sum_
+from .functions import Axes, axes_of, cumprod, cumsum, prod, rule, sum_
 
 
 @rule("nanmax")
@@ -38,15 +38,13 @@ def nanprod(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: 
 @rule("nancumsum")
 def nancumsum(a: torch.Tensor, axis: int | None = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     """Sums so far, with zeros for what is no number."""
-    kept = torch.where(torch.isnan(a), torch.zeros_like(a), a)
-    return torch.cumsum(kept.reshape(-1) if axis is None else kept, dim=0 if axis is None else axis, dtype=as_dtype)
+    return cumsum(torch.where(torch.isnan(a), torch.zeros_like(a), a), axis, dtype, as_dtype=as_dtype)
 
 
 @rule("nancumprod")
 def nancumprod(a: torch.Tensor, axis: int | None = None, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     """Products so far, with ones for what is no number."""
-    kept = torch.where(torch.isnan(a), torch.ones_like(a), a)
-    return torch.cumprod(kept.reshape(-1) if axis is None else kept, dim=0 if axis is None else axis, dtype=as_dtype)
+    return cumprod(torch.where(torch.isnan(a), torch.ones_like(a), a), axis, dtype, as_dtype=as_dtype)
 
 
 @rule("nanvar")

@@ -178,15 +178,12 @@ def logsumexp(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> tor
 @rule("histogram")
 def histogram(a: torch.Tensor, bins: Told = 10, range: Told = None) -> tuple[torch.Tensor, torch.Tensor]:
     """How many items lie between edges that the program gives; the last one is in the last bin."""
-    if range is None or not isinstance(bins, int) or not (a.is_floating_point() or a.dtype == torch.int64):
+    if range is None or not isinstance(bins, int) or a.dtype not in (torch.float64, torch.int64):
         raise NotImplementedError
     low, high = float(range[0]), float(range[1])
     edges = torch.arange(bins + 1, dtype=torch.float64) * ((high - low) / bins) + low
     edges = torch.cat([edges[:-1], torch.full((1,), high, dtype=torch.float64)])
-    if not a.is_floating_point() or a.dtype == torch.float64:
-        flat = a.reshape(-1).to(torch.float64)
-    else:
-        raise NotImplementedError
+    flat = a.reshape(-1).to(torch.float64)
     place = torch.clamp(torch.searchsorted(edges, flat, right=True) - 1, max=bins - 1)
     kept = torch.logical_and(flat >= low, flat <= high)
     counts = torch.zeros(bins, dtype=torch.int64)
