@@ -4,7 +4,7 @@ usage: gpu_round.py [PART...] [--limit 400] [--output FOLDER]
 
 PART, by default all, in this order: right (flex_attention against float32), while the compilers of what is measured later fill their
 caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), token (one sequence alone), int8 (the same with weights of one byte), train (steps of
-GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
+GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), infer (gpu_inference.py), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
 start (the first call of a convolution model, cold and warm), tests (of integration_tests, those on GPUs), tiles (of attention).
 ``--limit``: seconds for all. Whole rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the
 sources (from_sources.py).
@@ -66,6 +66,8 @@ MEMORY = (
     script("gpu_decode", "opmill", GRAPHS, "--tokens", "4"),
 )
 START = (script("gpu_measure", "first", "resnet50", "opmill"),) * 2
+WORKLOADS = ("prefill", "qwen", "unet", "dit", "encoder")
+INFERRED = tuple(script("gpu_inference", workload) for workload in WORKLOADS)
 TESTS = ("test_gpu_attention.py", "test_gpu.py", "test_gpu_recordings.py", "test_gpu_products.py")
 
 
@@ -94,6 +96,7 @@ PARTS = {
     "token": Part(DECODED[:2], 75),
     "int8": Part(INT8, 75),
     "train": Part(TRAINED, 60),
+    "infer": Part(INFERRED, 150),
     "norms": Part([script("gpu_norms")], 90),
     "memory": Part(MEMORY, 75),
     "start": Part(START, 60),

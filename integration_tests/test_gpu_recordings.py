@@ -47,7 +47,11 @@ def agrees(ours: torch.Tensor, model: nn.Module, *inputs) -> None:
     exact = model.double()(*(t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in inputs))
     eager = model.to(HALF)(*inputs)
     allowed = 3 * float((eager.double() - exact).abs().max()) + 1e-3 * float(exact.abs().max())
-    assert float((ours.double() - exact).abs().max()) <= allowed
+    off = (ours.double() - exact).abs()
+    wrong = (off > allowed).nonzero()
+    assert not len(wrong), (
+        f"{float(off.max())} > {allowed} at {len(wrong)} of {off.numel()} places, from {wrong[0].tolist()} to {wrong[-1].tolist()}"
+    )
 
 
 def kernels(call) -> int:

@@ -17,6 +17,7 @@ from opmill_runtime_cache.plan.codec import encode
 from opmill_runtime_cache.plan.model import Plan
 from opmill_runtime_cache.store import Store
 
+from .capture.causal import leave_to_kernels
 from .capture.channels_last import lay_out
 from .capture.control import bodies_of
 from .capture.functionalize import functionalize
@@ -124,12 +125,22 @@ def laid_out(state: Compilation) -> Steps:
     return [("joint", state.joint.graph)]
 
 
+def without_masks(state: Compilation) -> Steps:
+    """The step ``causal``."""
+    return _rewritten(state, leave_to_kernels)
+
+
 def padded(state: Compilation) -> Steps:
     """The step ``padding``."""
+    return _rewritten(state, pad_products)
+
+
+def _rewritten(state: Compilation, rewrite: Callable[[AtenGraph], None]) -> list[tuple[str, AtenGraph]]:
+    """The graph of all, rewritten where values need not be eager's to the bit."""
     whole = [("joint", state.joint.graph)] if state.joint is not None else [("", state.graphs[0])]
     if state.options.numerics != "eager":
         for _, graph in whole:
-            pad_products(graph)
+            rewrite(graph)
     return whole
 
 

@@ -255,6 +255,14 @@ PIPELINE: tuple[Step | Until, ...] = (
         "joint", "FX graph", "aten graph", "the same with autograd: forward and backward in one graph", "compiling:joint", when="training"
     ),
     Step(
+        "causal",
+        "aten graph",
+        "aten graph",
+        "attention is causal, or has no mask, where the mask is made of positions alone and says so",
+        "compiling:without_masks",
+        without="",
+    ),
+    Step(
         "layouts",
         "aten graph",
         "aten graph",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ _IDENTITY = {aten.alias.default, aten.detach.default, aten.lift_fresh.default}
 def clean(graph: AtenGraph) -> AtenGraph:
     """The same function with fewer nodes."""
     _share(graph)
-    _drop_dead(graph)
+    drop_dead(graph)
     _wait_late(graph)
     return graph
 
@@ -90,11 +91,13 @@ def _wait_late(graph: AtenGraph) -> None:
     graph.nodes = [*nodes, *rest]
 
 
-def _drop_dead(graph: AtenGraph) -> None:
+def drop_dead(graph: AtenGraph, idle: Container[str] = ()) -> None:
+    """Without operators that nobody needs, and the constants and held tensors that only these read. ``idle``: results of operators that are
+    known to do nothing else, also where others of their kind may."""
     live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     kept = []
     for node in reversed(graph.nodes):
-        if any(r in live for r in node.results) or must_run(node, graph):
+        if any(r in live for r in node.results) or (must_run(node, graph) and not any(r in idle for r in node.results)):
             live.update(v.name for v in values_in((node.args, node.kwargs)))
             kept.append(node)
     graph.nodes = kept[::-1]

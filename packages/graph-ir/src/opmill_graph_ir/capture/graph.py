@@ -66,6 +66,20 @@ class Node:
     kept: bool | None = None
     """What the policy of a checkpoint asks: True, that its results are kept where the backward needs them; False, that they never are."""
 
+    def argument(self, name: str) -> Any:
+        """An argument by its name in the operator's schema; None where it is left out."""
+        if name in self.kwargs:
+            return self.kwargs[name]
+        return next((a for a, declared in zip(self.args, self.func._schema.arguments, strict=False) if declared.name == name), None)
+
+    def set_argument(self, name: str, value: Any) -> None:
+        """Changes the one of this name; None leaves a keyword out."""
+        place = next((k for k, declared in enumerate(self.func._schema.arguments) if declared.name == name), len(self.args))
+        if place < len(self.args):
+            self.args = (*self.args[:place], value, *self.args[place + 1 :])
+        else:
+            self.kwargs = {k: v for k, v in (self.kwargs | {name: value}).items() if k != name or v is not None}
+
 
 @dataclass(frozen=True)
 class OutputTensor:

@@ -66,13 +66,9 @@ def _way(graph: AtenGraph, node: Node) -> list[Node] | None:
         channels, groups = node.args[4], node.args[6]
         center, scale = (steps.by_channel(Value(s), channels, groups) for s in (mean, rstd))
         return steps.normalize(node.args[0], [steps.spread(v, trailing) for v in (center, scale, *node.args[1:3])])
-    if over == "channels" and _argument(node, "training") is True:
+    if over == "channels" and node.argument("training") is True:
         return steps.normalize(node.args[0], [steps.spread(v, trailing) for v in (Value(mean), Value(rstd), *node.args[1:3])])
     return None
-
-
-def _argument(node: Node, name: str) -> Any:
-    return next((a for a, declared in zip(node.args, node.func._schema.arguments, strict=False) if declared.name == name), None)
 
 
 @dataclass

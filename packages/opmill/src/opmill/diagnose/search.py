@@ -226,7 +226,7 @@ _STALE = "a specialisation of before is run again: no guard looks at what this l
 _FROZEN = "weights that were made constants (freeze) have changed since, and their copies run again: opmill.thaw(model) forgets them"
 _KEPT = "the same graph as before gives another result: something that it keeps from call to call is stale"
 _FUSING = "fusing loops"
-_BEFORE_LOOPS = ("layouts", "padding", "log softmax", "selections", "wide products", "products", "repeats")
+_BEFORE_LOOPS = ("causal", "layouts", "padding", "log softmax", "selections", "wide products", "products", "repeats")
 """Steps that are taken whether loops are fused or not."""
 _WITHOUT_KERNELS = "making the graph functional, its gradient, or the plan that runs it"
 

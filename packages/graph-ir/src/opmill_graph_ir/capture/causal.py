@@ -1,0 +1,98 @@
+"""Attention whose mask says of positions alone that no query sees what comes behind it is causal, and needs none.
+
+Programs that are traced write such masks out (models of transformers do, where in eager they leave the mask to the kernel), and a kernel
+that reads a mask computes also what it hides: of 2,048 positions attention takes 2.7 times as long so. A mask that hides nothing is dropped
+the same way.
+
+What lies behind a query is not looked at any more: where it is no number, rows before it stay numbers, as in eager where the mask is left
+to the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ..loops.index import index
+from .clean import drop_dead
+from .formulas import ALWAYS, Choice, Formula, Truth, axis, number_of, simplified, truth_of
+from .graph import AtenGraph, Node, Value
+from .positions import Positions
+
+aten = torch.ops.aten
+_BIASES = {
+    aten._scaled_dot_product_cudnn_attention.default: "attn_bias",
+    aten._scaled_dot_product_cudnn_attention_backward.default: "attn_bias",
+    aten._scaled_dot_product_efficient_attention.default: "attn_bias",
+    aten._scaled_dot_product_efficient_attention_backward.default: "attn_bias",
+    aten._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask",
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: "attn_mask",
+}
+"""Fused operators of attention, and the name of the mask that they add."""
+_HIDDEN = -1e38
+"""In types of float32's range what is added to scores that do not count, if it is not infinite."""
+_WIDE_RANGE = ("float32", "bfloat16")
+
+
+def leave_to_kernels(graph: AtenGraph) -> None:
+    """Rewrites nodes of attention in place."""
+    nodes = [node for node in graph.nodes if node.func in _BIASES and isinstance(node.argument(_BIASES[node.func]), Value)]
+    if not nodes:
+        return
+    positions = Positions(graph)
+    changed = False
+    for node in nodes:
+        causal = _is_causal(graph, node, positions)
+        if causal is not None:
+            node.set_argument(_BIASES[node.func], None)
+            node.set_argument("is_causal", causal)
+            changed = True
+    if changed:
+        drop_dead(graph, positions.found())
+
+
+def _is_causal(graph: AtenGraph, node: Node, positions: Positions) -> bool | None:
+    """Whether the node's mask is that of causal attention; False where it hides nothing, None where neither is known."""
+    if node.argument("dropout_p") not in (None, 0, 0.0) or node.argument("is_causal"):
+        return None
+    bias, query, key = (node.argument(name) for name in (_BIASES[node.func], "query", "key"))
+    found = _behind_padding(positions, bias)
+    kept = None if found is None else _kept(found, graph.metas[query.name].dtype)
+    if kept is None:
+        return None
+    queries, keys = (graph.metas[value.name].sizes[-2] for value in (query, key))
+    kept = simplified(kept, (queries, keys), graph.sizes)
+    if kept == ALWAYS:
+        return False
+    behind = Truth(frozenset({index(axis(2)) - index(axis(1))}))
+    return True if kept == behind and queries == keys else None
+
+
+def _kept(bias: Formula, dtype: str) -> Truth | None:
+    """Which scores count, of what is added to them."""
+    number = number_of(bias)
+    if number is not None:
+        return ALWAYS if number == 0 else None
+    if not isinstance(bias, Choice):
+        return None
+    truth, shown, hidden = truth_of(bias), *sorted((bias.yes, bias.no), reverse=True)
+    if truth is None or shown != 0 or not (hidden == -math.inf or (hidden <= _HIDDEN and dtype in _WIDE_RANGE)):
+        return None
+    return ~truth
+
+
+def _behind_padding(positions: Positions, bias: Value) -> Formula | None:
+    """What the mask holds; kernels that want rows of a certain length get a part of longer ones, whose ends nobody reads."""
+    node = positions.makers.get(bias.name)
+    if node is not None and node.func is aten.expand.default:
+        node = positions.makers.get(node.args[0].name)
+    if node is not None and node.func is aten.slice.Tensor:
+        padded = positions.makers.get(node.args[0].name)
+        if padded is not None and padded.func is aten.constant_pad_nd.default:
+            whole = padded.args[0]
+            metas, pads = positions.graph.metas, padded.args[1]
+            ends_only = not any(pads[::2])
+            if ends_only and metas[whole.name].sizes == metas[node.results[0] or ""].sizes:
+                return positions.formula(whole.name)
+    return positions.formula(bias.name)
