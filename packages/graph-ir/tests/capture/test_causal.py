@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from joint_text import lines, shown
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from opmill_fake_tensors import FakeContext
@@ -11,6 +12,7 @@ from opmill_graph_ir.capture.causal import leave_to_kernels
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.capture.text import parse_graph
 from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.ops.lower import lower
 
@@ -141,3 +143,27 @@ def test_more_keys_than_queries_keep_their_mask() -> None:
 def test_the_least_number_hides_where_scores_cannot_reach_it(dtype: torch.dtype, masked: bool) -> None:
     mask = lambda: torch.triu(torch.full((L, L), torch.finfo(dtype).min, dtype=dtype), diagonal=1)  # noqa: E731
     assert attention_of(captured(attending(mask), inputs(dtype))) == [(not masked, masked)]
+
+
+ON_A_GPU = """
+input q: bfloat16[1, 2, 64, 16] on cuda:0
+input k: bfloat16[1, 2, 64, 16] on cuda:0
+input v: bfloat16[1, 2, 64, 16] on cuda:0
+p: int64[64] on cuda:0 = aten::arange(64, device=device('cuda:0'), pin_memory=False)
+r: int64[64, 1] on cuda:0 = aten::unsqueeze(p, 1)
+m: bool[64, 64] on cuda:0 = aten::le.Tensor(p, r)
+hidden: bfloat16[] on cuda:0 = aten::scalar_tensor(-65504.0, dtype=torch.bfloat16, device=device('cuda:0'))
+shown: bfloat16[] on cuda:0 = aten::scalar_tensor(0.0, dtype=torch.bfloat16, layout=torch.strided, device=device('cuda:0'))
+b: bfloat16[64, 64] on cuda:0 = aten::where.self(m, shown, hidden)
+e: bfloat16[1, 2, 64, 64] strides [0, 0, 64, 1] on cuda:0 = aten::expand(b, [1, 2, 64, 64])
+y: bfloat16[1, 2, 64, 16] on cuda:0, _, _, _, _, _, _, _, _ = aten::_scaled_dot_product_cudnn_attention(q, k, v, e, False)
+return y
+"""
+
+
+def test_masks_of_truths_as_torch_hands_them_to_cudnn() -> None:
+    graph = parse_graph(lines(ON_A_GPU))
+    leave_to_kernels(graph)
+    *_, attention, end = shown(graph).splitlines()
+    assert attention.endswith("aten::_scaled_dot_product_cudnn_attention(q, k, v, None, False, is_causal=True)")
+    assert (len(graph.nodes), end) == (1, "return y")

@@ -33,6 +33,8 @@ _BIASES = {
 _HIDDEN = -1e38
 """In types of float32's range what is added to scores that do not count, if it is not infinite."""
 _WIDE_RANGE = ("float32", "bfloat16")
+_OF_CUDNN = -65504.0
+"""What torch itself writes for it where cuDNN's attention is given truths."""
 
 
 def leave_to_kernels(graph: AtenGraph) -> None:
@@ -58,7 +60,7 @@ def _is_causal(graph: AtenGraph, node: Node, positions: Positions) -> bool | Non
         return None
     bias, query, key = (node.argument(name) for name in (_BIASES[node.func], "query", "key"))
     found = _behind_padding(positions, bias)
-    kept = None if found is None else _kept(found, graph.metas[query.name].dtype)
+    kept = None if found is None else _kept(found, _hidden_from(node, graph.metas[query.name].dtype))
     if kept is None:
         return None
     queries, keys = (graph.metas[value.name].sizes[-2] for value in (query, key))
@@ -69,7 +71,14 @@ def _is_causal(graph: AtenGraph, node: Node, positions: Positions) -> bool | Non
     return True if kept == behind and queries == keys else None
 
 
-def _kept(bias: Formula, dtype: str) -> Truth | None:
+def _hidden_from(node: Node, dtype: str) -> float:
+    """What is added to scores hides them from here on down."""
+    if "cudnn" in node.func.name():
+        return _OF_CUDNN
+    return _HIDDEN if dtype in _WIDE_RANGE else -math.inf
+
+
+def _kept(bias: Formula, hides: float) -> Truth | None:
     """Which scores count, of what is added to them."""
     number = number_of(bias)
     if number is not None:
@@ -77,7 +86,7 @@ def _kept(bias: Formula, dtype: str) -> Truth | None:
     if not isinstance(bias, Choice):
         return None
     truth, shown, hidden = truth_of(bias), *sorted((bias.yes, bias.no), reverse=True)
-    if truth is None or shown != 0 or not (hidden == -math.inf or (hidden <= _HIDDEN and dtype in _WIDE_RANGE)):
+    if truth is None or shown != 0 or hidden > hides:
         return None
     return ~truth
 
