@@ -165,5 +165,6 @@ def test_masks_of_truths_as_torch_hands_them_to_cudnn() -> None:
     graph = parse_graph(lines(ON_A_GPU))
     leave_to_kernels(graph)
     *_, attention, end = shown(graph).splitlines()
-    assert attention.endswith("aten::_scaled_dot_product_cudnn_attention(q, k, v, None, False, is_causal=True)")
+    assert attention.endswith("aten::_scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, True)")
     assert (len(graph.nodes), end) == (1, "return y")
+    assert [node.op for node in lower(graph).nodes] == ["aten::_scaled_dot_product_cudnn_attention"]

@@ -44,6 +44,9 @@ _SECTOR = 32
 """Bytes that memory moves at least."""
 _FEWEST = 16
 """Neighbours whose halves fill a sector."""
+_SIDES = 16, 128
+"""Of a tile whose shorter axis lies side by side in one of the two memories, as the places of a window do: [1280, 1280, 3, 3] of half
+precision with channels last is written from what a program has read once; a point at a time it was read nine times, from the cache."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -157,6 +160,11 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
         turned = any(_unit(i, nest.axes[-1].name) for p in nest.phases for i in walk.accesses(p))  # some memory is along each of the two
         return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1], None if turned else nest), programs)
+    if (cut := _side_by_side(nest)) is not None:
+        groups, (y, x) = (nest.axes[:cut], nest.axes[cut:]), _SIDES
+        x = min(x * 2 // _widest(nest) if _widest(nest) > 2 else x, power_above(walk.points(groups[1], sizes)))
+        programs = _tiles(walk.points(groups[0], sizes), y) * _tiles(walk.points(groups[1], sizes), x)
+        return Tiling(groups, (("y", y), ("x", x)), False, _warps(y * x), programs)
     if (shared := _shared(nest, budget)) is not None:
         return shared
     largest = budget.tile if _widest(nest) <= 2 else budget.tile // 2
@@ -368,6 +376,22 @@ def _transposed(nest: Nest, sizes: dict[str, int]) -> int | None:
                 if _unit(i, axis.name) and axis.extent.evaluate(sizes) >= 16:
                     return k + 1
     return None
+
+
+def _side_by_side(nest: Nest) -> int | None:
+    """Where to cut the axes, because some access has the points of a short axis side by side for each point of the last axis, which
+    another access is contiguous along."""
+    if len(nest.axes) < 2:
+        return None
+    *outer, last = nest.axes
+    reads = {i for p in nest.phases for i in walk.accesses(p)}
+    if (last.extent.constant or UNKNOWN) < 2 * _SIDES[0] or not any(_unit(i, last.name) for i in reads):
+        return None
+    short = outer[-1]
+    length = short.extent.constant or UNKNOWN
+    turned = (i for i in reads if _unit(i, short.name) and last.name in i.symbols)
+    beside = any((stride := i.stride_of(last.name)) is not None and stride.constant == length for i in turned)
+    return len(outer) if beside and 1 < length < _SIDES[0] else None
 
 
 def _along_rows(nest: Nest, inner: list[Phase]) -> bool:

@@ -73,12 +73,15 @@ class Node:
         return next((a for a, declared in zip(self.args, self.func._schema.arguments, strict=False) if declared.name == name), None)
 
     def set_argument(self, name: str, value: Any) -> None:
-        """Changes the one of this name; None leaves a keyword out."""
-        place = next((k for k, declared in enumerate(self.func._schema.arguments) if declared.name == name), len(self.args))
-        if place < len(self.args):
-            self.args = (*self.args[:place], value, *self.args[place + 1 :])
-        else:
-            self.kwargs = {k: v for k, v in (self.kwargs | {name: value}).items() if k != name or v is not None}
+        """Changes the one of this name; what stands by its place stays so, and those left out before it take their defaults."""
+        declared = self.func._schema.arguments
+        place = next(k for k, argument in enumerate(declared) if argument.name == name)
+        if declared[place].kwarg_only:
+            self.kwargs = {**self.kwargs, name: value}
+            return
+        before = [self.kwargs.get(a.name, a.default_value) for a in declared[len(self.args) : place]]
+        self.kwargs = {k: v for k, v in self.kwargs.items() if k not in {a.name for a in declared[: place + 1]}}
+        self.args = (*self.args[:place], *before, value, *self.args[place + 1 :])
 
 
 @dataclass(frozen=True)

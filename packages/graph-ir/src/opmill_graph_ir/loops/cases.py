@@ -199,6 +199,10 @@ def _shapes() -> Iterator[Case]:
         d = axes(i=rows, j=columns)
         t = Load("a", index("j") * rows + "i", "float32")
         yield map_case(f"transposed_{rows}x{columns}", d, dict.fromkeys("ab", "float32"), op("add", t, Load("b", row_major(d), "float32")))
+    for dtype, short, length in (("float32", 9, 40), ("float16", 3, 200), ("float32", 2, 33)):  # places of a window, channels last
+        d = axes(i=5, j=short, k=length)
+        turned = Load("a", index("i") * (short * length) + index("j") + index("k") * short, dtype)
+        yield map_case(f"turned_{dtype}_{short}x{length}", d, {"a": dtype}, turned)
     d = axes(i=4, j=9)
     b = Buffer("a", "float32", "in", index(4 * 18))
     st = Store("out", row_major(d), Load("a", index("i") * 18 + index("j") * 2 + 1, "float32"))
