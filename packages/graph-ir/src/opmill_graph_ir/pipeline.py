@@ -144,6 +144,15 @@ PASSES = (
         without="",
     ),
     Step(
+        "rows",
+        "loop program",
+        "loop program",
+        "what nobody sees lies in rows where rows are summed",
+        "schedule.steps:in_rows",
+        each=True,
+        without="",
+    ),
+    Step(
         "fuse",
         "loop program",
         "loop program",

@@ -29,6 +29,7 @@ from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
 from .offsets import shared
 from .parts import write_parts
 from .rematerialize import reuse_between_phases
+from .rows import lay_in_rows
 from .unroll import unroll
 from .updates import update_in_place
 from .vectors import sum_where_multiplied
@@ -169,6 +170,13 @@ def turned(work: Scheduling) -> Program:
     """The step ``turn scans``."""
     if work.fusion:
         turn_scans(work.program)
+    return work.program
+
+
+def in_rows(work: Scheduling) -> Program:
+    """The step ``rows``."""
+    if work.fusion:
+        lay_in_rows(work.program)
     return work.program
 
 
