@@ -117,6 +117,15 @@ PASSES = (
         without="",
     ),
     Step(
+        "places",
+        "loop program",
+        "loop program",
+        "what is looked up at a place that positions tell is read there",
+        "schedule.steps:placed",
+        each=True,
+        without="",
+    ),
+    Step(
         "vectors",
         "loop program",
         "loop program",

@@ -370,9 +370,9 @@ def _has_product(group: Group) -> bool:
 
 
 def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool:
-    """What joins a product is done point by point."""
+    """What joins a product is done point by point, and raises nothing: no generator takes products apart that do."""
     outer, loop = matched
-    return not _has_product(group) or (not loop.inner and loop.axes == outer == group.axes)
+    return not _has_product(group) or (not loop.inner and not loop.checks and loop.axes == outer == group.axes)
 
 
 def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:

@@ -28,6 +28,7 @@ from .inline import inline
 from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
 from .offsets import shared
 from .parts import write_parts
+from .places import read_known_places
 from .rematerialize import reuse_between_phases
 from .rows import lay_in_rows
 from .unroll import unroll
@@ -170,6 +171,13 @@ def turned(work: Scheduling) -> Program:
     """The step ``turn scans``."""
     if work.fusion:
         turn_scans(work.program)
+    return work.program
+
+
+def placed(work: Scheduling) -> Program:
+    """The step ``places``."""
+    if work.fusion:
+        read_known_places(work.program)
     return work.program
 
 
