@@ -443,7 +443,7 @@ def plans(session: nox.Session) -> None:
     libraries = [subprocess.run([ask[0], each], check=True, capture_output=True, text=True).stdout.strip() for each in ask[1:]]
     environment = {
         "LD_PRELOAD": " ".join(libraries),
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:exitcode=99",
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024:exitcode=99",
         "CXX": f"g++ {' '.join(flags)}",
         "OMP_NUM_THREADS": "1",
         "OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache"),

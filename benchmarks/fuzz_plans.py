@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import importlib
 import importlib.util
 import json
@@ -34,10 +35,12 @@ import msgspec
 import torch
 from torch import nn
 
-SECONDS, BYTES = 20, 1 << 26
-"""That a plan may take, and that its inputs may have, in one run."""
-LONGEST = 400
-"""Seeds that a worker takes at once."""
+SECONDS, COMPUTING, BYTES = 20, 1, 1 << 26
+"""That a plan may take, that it may compute (what takes longer does the same over and over), and that its inputs may have, in one run."""
+MANY = 1 << 16
+"""Elements of an input that are all drawn."""
+LONGEST = 5000
+"""Seeds that a worker takes at once: to fork a process under sanitizers takes as long as some hundred of them."""
 NUMBERS = (0, 1, 2, 3, 7, 63, 64, 65, 4096, 10**7, 2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 TEXTS = (
     "", "s0", "min", "lambda", "__import__('os').system('false')", "a=1: (yield)", "s0*s0*s0*s0*s0", "s0 - 100", "0 - s0", "9223372036854775807", "s0//0", "1%0",
@@ -54,6 +57,8 @@ class Sample:
     plan: Any
     held: list[torch.Tensor]
     blob: bytes
+    kept: list[torch.Tensor]
+    """What the held tensors had in them: edited plans write to them."""
 
 
 # ---- real plans --------------------------------------------------------------------------------------------------------------
@@ -98,7 +103,7 @@ def corpus(store: Any) -> list[Sample]:
 
     def noted(plan: Any, held: Sequence[torch.Tensor], where: Any) -> Any:
         blob = encode(plan)
-        found.setdefault(blob, Sample(plan, list(held), blob))
+        found.setdefault(blob, Sample(plan, list(held), blob, []))
         return bind(plan, held, where)
 
     backend.bind = noted  # what compiles binds through this name
@@ -116,6 +121,8 @@ def corpus(store: Any) -> list[Sample]:
             except Exception as error:
                 print(f"model {number}: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
     backend.bind = bind
+    for sample in found.values():
+        sample.kept = [t.detach().clone() for t in sample.held]
     return list(found.values())
 
 
@@ -222,13 +229,23 @@ def attempt(blob: bytes, sample: Sample, store: Any, rng: random.Random) -> str:
     """What became of an edited plan: ``refused``, ``unbound``, ``idle`` (no inputs can be made), ``failed``, ``ran``. Raises for what is a
     bug."""
     from opmill_runtime_cache.errors import RuntimeCacheError
-    from opmill_runtime_cache.executor import bind
     from opmill_runtime_cache.plan import decode
 
     try:
         plan = decode(blob)
     except RuntimeCacheError:
         return "refused"
+    try:
+        return _tried(plan, sample, store, rng)
+    finally:
+        for tensor, kept in zip(sample.held, sample.kept, strict=True):
+            tensor.detach().copy_(kept)
+
+
+def _tried(plan: Any, sample: Sample, store: Any, rng: random.Random) -> str:
+    """What became of a plan that can be read."""
+    from opmill_runtime_cache.executor import bind
+
     try:
         run = bind(plan, sample.held, store)
     except FINE:
@@ -303,6 +320,8 @@ def _tensor(dtype: str, sizes: list[int], strides: list[int]) -> torch.Tensor:
     if min([*sizes, *strides, 0]) < 0 or span * kind.itemsize > BYTES:
         raise ValueError("too large")
     out = torch.empty_strided(sizes, strides, dtype=kind)
+    if span > MANY:
+        return out.zero_()  # what is drawn for them takes longest of all
     if kind.is_floating_point or kind.is_complex:
         return out.normal_() if kind.itemsize > 1 else out.zero_()
     return out.zero_() if kind.itemsize > 8 or dtype.startswith("uint") else out.random_(0, 2)
@@ -341,10 +360,12 @@ def work(first: int, last: int, samples: Sequence[Sample], store: Any, seen: mma
         if not os.environ.get("OPMILL_FUZZ_LOUD"):
             os.dup2(nothing.fileno(), 1)
             os.dup2(nothing.fileno(), 2)
+    gc.freeze()  # what torch and the models consist of is not looked through again, nor copied by being looked at
     sys.addaudithook(_forbid)
     for seed in range(first, last):
         struct.pack_into("q", seen, slot * 64, seed)
         signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, COMPUTING)
         outcome = one(seed, samples, store, bugs)
         at = slot * 64 + 8 * (1 + OUTCOMES.index(outcome))
         struct.pack_into("q", seen, at, struct.unpack_from("q", seen, at)[0] + 1)
@@ -359,7 +380,6 @@ def one(seed: int, samples: Sequence[Sample], store: Any, bugs: str = "") -> str
     rng = random.Random(seed)
     sample = rng.choice(samples)
     blob = edited(sample, samples, rng)
-    before = [t.detach().clone() for t in sample.held]
     try:
         return attempt(blob, sample, store, rng)
     except Exception:
@@ -369,9 +389,6 @@ def one(seed: int, samples: Sequence[Sample], store: Any, bugs: str = "") -> str
         os.write(handle, f"---- seed {seed}\n{traceback.format_exc()[-1500:]}\n".encode())
         os.close(handle)
         return "bug"
-    finally:
-        for tensor, kept in zip(sample.held, before, strict=True):
-            tensor.detach().copy_(kept)
 
 
 def campaign(
@@ -401,7 +418,7 @@ def campaign(
         if status:
             at = struct.unpack_from("q", seen, slot * 64)[0]
             code = os.waitstatus_to_exitcode(status)
-            deaths.append(f"{'timeout' if code == -signal.SIGALRM else f'died ({code})'} at seed {at}")
+            deaths.append(f"{'timeout' if -code in (signal.SIGALRM, signal.SIGPROF) else f'died ({code})'} at seed {at}")
             print(deaths[-1], flush=True)
             if at + 1 < last:
                 todo.append((at + 1, last))
