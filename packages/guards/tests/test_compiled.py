@@ -302,6 +302,20 @@ def test_tail_calls_neither_nest_nor_show_in_tracebacks() -> None:
         TailCall()  # type: ignore[call-arg]
 
 
+def test_what_a_tail_call_was_given_goes_in_order() -> None:
+    gone: list[int] = []
+
+    class Tells:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __del__(self) -> None:
+            gone.append(self.number)
+
+    finish(TailCall(lambda *args: gone.append(len(args)), *map(Tells, range(4))))
+    assert gone == [4, 0, 1, 2, 3]
+
+
 def test_a_tail_call_lets_go_of_what_it_holds_when_it_is_called() -> None:
     class Held:
         pass

@@ -30,7 +30,7 @@ from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
 from .effects.backwards import watch
 from .effects.labels import mark
-from .effects.lifetimes import refuse_dropping
+from .effects.lifetimes import refuse_dropping, refuse_forgetting
 from .entry.limits import FINAL
 from .entry.varying import Varying
 from .errors import Unsupported
@@ -251,6 +251,8 @@ def end(
     of_result = len(r.body)
     replay(r, vm.effects)
     keep_generators(vm, r, root)
+    if r.forgets:
+        refuse_forgetting(root or vm.stopped)
     watched = watch(vm, r)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")

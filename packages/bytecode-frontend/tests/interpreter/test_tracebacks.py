@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import inspect
 import sys
 import traceback
 import types
@@ -411,3 +413,46 @@ def test_exceptions_that_are_kept_show_where_they_came_up(function):
     for _ in range(2):
         KEPT.clear()
         assert (looked_at(compiled(x)), looked_at(KEPT)) == want
+
+
+def own_variables(x):
+    a = 3  # noqa: F841
+    y = x + 1
+    gc.isenabled()
+    frame = sys._getframe()
+    return y, sorted(frame.f_locals), frame.f_locals["a"]
+
+
+def own_line(x):
+    y = x + 1
+    frame = sys._getframe()
+    gc.isenabled()
+    return y, frame.f_lineno - frame.f_code.co_firstlineno
+
+
+def current_variables(x):
+    a = 3
+    y = x + 1
+    gc.isenabled()
+    b = 4
+    return y, sorted(inspect.currentframe().f_locals), a + b
+
+
+def line_of_caller():
+    return sys._getframe(1).f_lineno - sys._getframe(1).f_code.co_firstlineno
+
+
+def line_behind_a_break(x):
+    y = x + 1
+    gc.isenabled()
+    return y, line_of_caller()
+
+
+@pytest.mark.parametrize("function", [own_variables, own_line, current_variables, line_behind_a_break])
+def test_what_a_function_sees_of_its_frame_behind_a_break(function):
+    captured = capture(function, "eager")
+    for _ in range(3):
+        x = torch.ones(2)
+        expected, found = function(x), captured(x)
+        assert torch.equal(found[0], expected[0])
+        assert found[1:] == expected[1:]

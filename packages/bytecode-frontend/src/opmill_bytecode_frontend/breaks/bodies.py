@@ -13,6 +13,7 @@ from ..errors import Unsupported
 from ..interpretation.frame import Frame
 from ..resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
 from ..values.base import MISSING, Lazy, Value
+from ..values.functions import CellValue
 from ..values.iterators import ExternalIterator, GeneratorValue
 from ..values.objects import ObjectValue
 
@@ -83,7 +84,8 @@ def going_on(
         )
         raise Unsupported("FE102", "a graph break inside a comprehension", why, "give the variable a name of its own")
     kinds = stack_kinds(frame.prepared.states.get(target), stack)
-    keep = frozenset(name for name, value in frame.locals.items() if holds_generator(value) or holds_mortal_object(value))
+    variables = frame.locals | {name: cell.content for name, cell in frame.cells.items() if isinstance(cell, CellValue)}
+    keep = frozenset(name for name, value in variables.items() if holds_generator(value) or holds_mortal_object(value))
     keep |= frozenset(assigned)
     key = (body.closure is None, frame.prepared.index[id(target)], raising, tuple(kinds), frozenset(bound), keep)
     resume = frame.prepared.resumes.get(key)

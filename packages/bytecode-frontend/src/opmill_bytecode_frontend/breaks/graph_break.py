@@ -157,7 +157,7 @@ class Leaving(Struct, eq=False):
         exc = self.r.expr(self.site.handled)
         position = getattr(self.site.handled, "raised_at", {}).get(id(self.site.frame))
         seen = "" if position is None else "if _raised is not None: "
-        kept = [f"    {seen}{exc}.__traceback__ = _raised"]  # this is not where it was raised
+        kept = [f"    {seen}{exc}.__traceback__ = _raised", "    _raised = None"]  # this is not where it was raised; it knows the frame
         raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
         return [*raising, "except BaseException:", *kept, *indent(lines)]
 

@@ -11,6 +11,7 @@ from .program import Instruction, Program
 from .versions import HAS_VARIABLE
 
 # Functions that may read every variable of the frame that calls them.
+_READS_FRAMES = ("f_locals",)
 _READS_ALL = frozenset({"locals", "vars", "dir", "eval", "exec"})
 _WRITES = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 # Cells outlive the store: somebody else may read them, so a store needs the cell.
@@ -87,8 +88,9 @@ def _live_sets(program: Program) -> tuple[dict[str, int], dict[Instruction, int]
 
 
 def reads_names(instruction: Instruction) -> bool:
-    """Whether a builtin function is loaded that reads all variables of its caller."""
-    return instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval in _READS_ALL
+    """Whether a builtin function is loaded that reads all variables of its caller, or the variables of a frame are read."""
+    names = _READS_ALL if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") else _READS_FRAMES
+    return instruction.argval in names and instruction.opname.startswith("LOAD_")
 
 
 def _hidden_uses(program: Program) -> dict[Instruction, frozenset[str]]:

@@ -17,11 +17,14 @@ from ..bytecode import decode, uses_and_kills
 from ..errors import Unsupported
 from ..resume import ParameterKind, Resume
 from ..values.base import MISSING, Lazy, Value, find_in_mro
+from ..values.functions import CellValue
 from ..values.growing_lists import GrowingList
+from ..values.iterators import GeneratorValue
 from ..values.mapping import DictValue, SetValue
 from ..values.sequence import SequenceValue
 
 if TYPE_CHECKING:
+    from ..interpretation.frame import Frame
     from ..interpretation.machine import Interpreter
 
 
@@ -89,6 +92,19 @@ def refuse(name: str) -> None:
     raise Unsupported("FE018", f"the {name} that a name or a container lets go of", why, whole=True)
 
 
+def refuse_forgetting(frame: Frame | None) -> None:
+    """An exception that came up in a frame knows what the frame's variables hold. What stands for the frame lets go of all that when it is
+    left, so that a generator would run the end of its try and with blocks before anybody drops the exception."""
+    while frame is not None:
+        for value in [*frame.locals.values(), *frame.cells.values()]:
+            held = value.content if isinstance(value, CellValue) else value
+            for each in held.items if isinstance(held, SequenceValue) else [held]:
+                if isinstance(each, GeneratorValue) and each.frame.pc > 0 and each.may_be_guarded():
+                    why = "an exception knows the frame that has it, and it is closed when that exception goes"
+                    raise Unsupported("FE076", f"the generator {each.origin[0].qualname} is held by a traceback", why, whole=True)
+        frame = frame.caller
+
+
 def before(value: Value) -> Iterator[object]:
     """The objects that a changed container or object really holds."""
     obj = getattr(value, "obj", None)
@@ -118,4 +134,4 @@ def now(value: Value) -> Iterator[object]:
             yield obj
 
 
-__all__ = ["ends_inside", "is_mortal", "refuse_dropping"]
+__all__ = ["ends_inside", "is_mortal", "refuse_dropping", "refuse_forgetting"]

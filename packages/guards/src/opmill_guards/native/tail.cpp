@@ -41,6 +41,14 @@ void tail_dealloc(PyObject* object) {
   Py_TYPE(object)->tp_free(object);
 }
 
+// Lets go of the arguments in order, as a frame does of its variables, where nobody else has the tuple: which goes first may show.
+void let_go(PyObject* args) {
+  if (Py_REFCNT(args) != 1 || PyTuple_GET_SIZE(args) == 0) return;
+  if (PyObject_GC_IsTracked(args)) PyObject_GC_UnTrack(args);  // nobody is to find it while it is half empty
+  PyObject** items = reinterpret_cast<PyTupleObject*>(args)->ob_item;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) Py_CLEAR(items[i]);
+}
+
 PyTypeObject make_type() {
   PyTypeObject type = blank_type();
   type.tp_name = "opmill_guards._native.TailCall";
@@ -66,6 +74,7 @@ PyObject* finish(PyObject* result) {
     }
     PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.get())->ob_item;
     result = PyObject_Vectorcall(function.get(), items, PyTuple_GET_SIZE(args.get()), nullptr);
+    let_go(args.get());
   }
   return result;
 }

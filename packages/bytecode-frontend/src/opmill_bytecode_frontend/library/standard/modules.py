@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import inspect
 import logging
 import sys
 import types
@@ -85,6 +86,25 @@ def exc_info(vm: Interpreter) -> Value:
 @handles(sys.exception)
 def exception(vm: Interpreter) -> Value:
     return NONE if vm.handled is None else vm.handled
+
+
+#: What is read of a frame that the code behind a break, which is another frame, does not change.
+OF_FRAMES, OF_OWN_FRAME = {"f_locals"}, {"f_lineno", "f_lasti"}
+
+
+@handles(sys._getframe)
+def get_frame(vm: Interpreter, depth: Value = ConstantValue(0)) -> Value:
+    """A frame on the stack is looked at between graphs, and by the plain function where that shows."""
+    code, own = vm.frame.code, isinstance(depth, ConstantValue) and depth.value == 0
+    looks = not (OF_FRAMES | OF_OWN_FRAME if own else OF_FRAMES).isdisjoint(code.co_names)
+    what, why = "call of sys._getframe", "what runs behind a break has a frame of its own, with other variables"
+    return vm.unsupported("FE010", what, why, whole=looks)
+
+
+@handles(inspect.currentframe)
+def current_frame(vm: Interpreter) -> Value:
+    """``sys._getframe()``."""
+    return get_frame(vm)
 
 
 @handles(weakref.ref)
