@@ -10,6 +10,7 @@ from opmill_guards.guard import Predicate, TypeIs
 from opmill_guards.source import Attr, Item, Pinned, Source
 
 from ..values.arrays import ArrayValue, like_layout, torch_dtype
+from ..values.known_arrays import KINDS, KnownArray
 from ..values.tensor import TensorValue
 from .layouts import Laid, side_by_side
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
 
 
-def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | None:
+def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | KnownArray | None:
     """What stands for an array that existed before the call: an input of the graph by its memory. One that the capture itself computed is
     copied by each call. None where tensors do not hold what it holds, or as it does."""
     dtype = torch_dtype(obj.dtype)
+    if source is None and obj.dtype.kind in KINDS:
+        return KnownArray(obj)
     if source is None and dtype is not None:
         held = torch.from_numpy(obj.copy(order="K"))
         made: Any = vm.wrap(held, Pinned(held, "array")).method(vm, "clone", [], {})

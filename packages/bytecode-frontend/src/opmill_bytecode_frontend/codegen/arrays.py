@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import sys
+
 from ..errors import Unsupported
-from ..values.arrays import ArrayValue
+from ..values.arrays import Array, ArrayValue, is_symbolic
+from ..values.generators import GeneratorValue
+from ..values.known_arrays import KnownArray
 from ..values.opaque import RandomNumber
 from .rebuild import Rebuilder, rebuilds
+
+Layout = tuple[int, Array, tuple[int, ...], tuple[int, ...], bool]
+"""How a view lies in an array: how many bytes behind its beginning, the dtype, the sizes and strides, whether it may be written."""
 
 
 @rebuilds(ArrayValue)
@@ -14,6 +22,11 @@ def array(r: Rebuilder, value: ArrayValue) -> str:
         return r.source(value.source)
     if type(value.inner.scalar) is RandomNumber:
         return r.expr(value.inner.scalar)
+    if value.shows is not None and not any(is_symbolic(each.inner.fake) for each in (value, value.shows[0])):
+        base, offset = value.shows
+        like = value.like
+        layout = (offset, like.dtype, like.shape, like.strides, like.flags.writeable)
+        return r.assign(value, f"{r.constants.name(shown)}({r.expr(base)}, {r.constants.name(layout)})")
     if value.stands_for is not None or not (value.is_number or value.like.flags.writeable):
         raise Unsupported("FE070", "a view of an array leaves the captured code", "tensors have no such view", "return a copy of it")
     if value.inner.fake.requires_grad:
@@ -21,4 +34,38 @@ def array(r: Rebuilder, value: ArrayValue) -> str:
     return r.assign(value, f"{r.expr(value.inner)}.numpy()" + "[()]" * value.is_number)
 
 
-__all__ = ["array"]
+class Memory:
+    """What NumPy makes an array over, that keeps another array."""
+
+    def __init__(self, base: Array, layout: Layout) -> None:
+        offset, dtype, shape, strides, _ = layout
+        self.base = base
+        start = base.__array_interface__["data"][0] + offset
+        self.__array_interface__ = {"data": (start, False), "typestr": dtype.str, "shape": shape, "strides": strides, "version": 3}
+
+
+def shown(base: Array, layout: Layout) -> Array:
+    """A view of an array that tensors have none of."""
+    np: Array = sys.modules["numpy"]
+    offset, dtype, shape, strides, writable = layout
+    if base.flags.forc and base.flags.writeable:
+        made = np.ndarray(shape, dtype, base, offset, strides)
+    else:
+        made = np.asarray(Memory(base, layout))
+    made.flags.writeable = writable
+    return made
+
+
+@rebuilds(GeneratorValue)
+def generator(r: Rebuilder, value: GeneratorValue) -> str:
+    """Another one in the state that it has by now."""
+    return r.assign(value, f"{r.constants.name(copy.deepcopy)}({r.constants.name(copy.deepcopy(value.made))})")
+
+
+@rebuilds(KnownArray)
+def known_array(r: Rebuilder, value: KnownArray) -> str:
+    """A copy, for each call has its own."""
+    return r.assign(value, f"{r.constants.name(value.held.copy)}()")
+
+
+__all__ = ["array", "generator", "known_array"]

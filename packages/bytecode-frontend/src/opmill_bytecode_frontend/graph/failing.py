@@ -78,7 +78,7 @@ def is_harmless(node: torch.fx.Node) -> bool:
 
 def writes_nothing(operator: Any) -> bool:
     """What operators of the program do beside what their schemas say is not known."""
-    return not operator._schema.is_mutable and operator.namespace in ("aten", "prims")
+    return not operator._schema.is_mutable and operator.namespace in ("aten", "prims", "opmill_numpy")
 
 
 class Failing(Struct, eq=False):

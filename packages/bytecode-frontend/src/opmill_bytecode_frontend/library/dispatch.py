@@ -37,10 +37,10 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from ..values.warned import called_at_capture
 from .numpy.asking import has_array
-from .numpy.calls import computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
+from .numpy.calls import checked, computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
-from .standard.numpy_chance import draw_numpy, numpy_random
+from .standard.numpy_chance import draw_numpy, made_generator, numpy_random
 from .torch.devices import with_device
 from .torch.overrides import overridden
 
@@ -176,6 +176,8 @@ def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         if target is None or isinstance(target, LASTING):
             return ConstantValue(None) if target is None else vm.wrap(target, Pinned(target, "referent"))
         return vm.wrap(target, Referent(Pinned(obj, "weak reference")))  # the capture must not keep it alive
+    if (generator := made_generator(vm, obj, args, kwargs)) is not None:
+        return generator
     if numpy_random(obj):
         return draw_numpy(vm, obj, args, kwargs)
     if computes_arrays(obj):
@@ -281,6 +283,8 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
         vm.unsupported("FE010", f"call of {module}.{name}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
         return fold_library(vm, fn, args, kwargs)
+    if module.startswith("numpy.testing") and (found := checked(vm, fn, args, kwargs)) is not None:
+        return found
     arrays = module.startswith("numpy") and computes_arrays(fn)
     if arrays and (made := made_of_sizes(vm, fn, args, kwargs)) is not None:
         return made

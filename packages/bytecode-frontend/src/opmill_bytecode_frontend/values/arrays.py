@@ -14,6 +14,7 @@ from opmill_fake_tensors.symbols import Sizes
 from opmill_fake_tensors.symbols.node import SizeNode
 from opmill_guards.source import Source
 
+from ..graph.versions import memory
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .fixed import fixed_value
@@ -21,6 +22,8 @@ from .iterators import STOP, ItemsIterator
 from .number import SymbolicNumber
 from .tensor import TensorValue
 
+Array = Any
+"""An array or number of NumPy's, which may be absent."""
 #: dunder -> (name of the universal function, operands swapped)
 OPERATORS: dict[str, tuple[str, bool]] = {}
 OPERATORS["__divmod__"], OPERATORS["__rdivmod__"] = ("divmod", False), ("divmod", True)
@@ -47,7 +50,7 @@ def is_symbolic(fake: torch.Tensor) -> bool:
     return any(type(n) is not int for n in (*fake.shape, *fake.stride()))
 
 
-def sizes_now(numbers: Iterable[Any]) -> tuple[int, ...]:
+def sizes_now(numbers: Iterable[Array]) -> tuple[int, ...]:
     """Sizes, or strides, as they are at this call; nothing is assumed thereby. Those that only data tell as they could be."""
     return tuple(n if type(n) is int else n.node.hint if n.node.has_hint() else could_be(n.node) for n in numbers)
 
@@ -69,20 +72,24 @@ def with_derived(sizes: Sizes, values: dict[str, int]) -> dict[str, int]:
 
 class ArrayValue(Value):
     """``inner``: the tensor with its memory; ``like``: a real array, or number, of its layout at this call; ``stands_for``: where NumPy's
-    own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only,
-    and stays inside."""
+    own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only
+    inside; ``shows``: the array that it is a view of, and how many bytes behind the first item of that its own lies."""
 
     def __init__(
         self,
         inner: TensorValue,
-        like: Any,
+        like: Array,
         obj: object = None,
         source: Source | None = None,
         stands_for: tuple[TensorValue, int] | None = None,
+        shows: tuple[ArrayValue, int] | None = None,
     ) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
+        self.shows = shows
         self.taken: tuple[int, list[Value]] | None = None
         """Of a mask: where it is true, and how often it had been written to."""
+        self.counted: dict[tuple[int, object], Array] = {}
+        """How many items ``numpy.bincount`` of it has, by how often it had been written to, and the least number that was asked for."""
         self.once = False
         """Whether it holds positions where a mask is true: none is there twice."""
 
@@ -153,6 +160,8 @@ class ArrayValue(Value):
             return call(vm, function, [self])
         if name == "__class__":
             return vm.wrap(type(self.like))
+        if name == "flat" and not self.is_number:
+            return Flat(self)
         if name == "flags" and not is_symbolic(self.inner.fake):
             return Flags(self.like.flags)
         if not hasattr(self.like, name):
@@ -172,6 +181,12 @@ class ArrayValue(Value):
         return vm.fresh(math.prod(fake.shape) * (like.itemsize if name == "nbytes" else 1))
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        made_here = self.source is None and self.obj is None and self.stands_for is None and not self.is_number
+        if name == "shape" and made_here and not is_symbolic(self.inner.fake):
+            other = call(vm, "reshape", [self, value])
+            if isinstance(other, ArrayValue) and memory(other.inner.fake) == memory(self.inner.fake):
+                self.inner, self.like, self.taken, self.once = other.inner, other.like, None, False
+                return
         vm.unsupported("FE085", f"assignment to attribute {name} of {self.describe()}", "there is no program of torch for it")
 
     def iterate(self, vm: Machine) -> Value:
@@ -183,10 +198,39 @@ class ArrayValue(Value):
         return ItemsIterator(lambda vm, i: self.special(vm, "__getitem__", [ConstantValue(i)]) if i < count else STOP)
 
 
+class Flat(Value):
+    """``a.flat``: the items in a row."""
+
+    def __init__(self, array: ArrayValue) -> None:
+        self.array = array
+
+    def python_type(self) -> type:
+        return type(sys.modules["numpy"].empty(0).flat)
+
+    def m___getitem__(self, vm: Machine, key: Value) -> Value:
+        return self.row(vm).method(vm, "__getitem__", [key], {})
+
+    def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
+        if not self.array.like.flags.c_contiguous or is_symbolic(self.array.inner.fake):
+            vm.unsupported("FE085", "an assignment to NumPy's flat", "the items do not lie in a row")
+        return call(vm, "reshape", [self.array, ConstantValue(-1)]).method(vm, "__setitem__", [key, value], {})
+
+    def m___len__(self, vm: Machine) -> Value:
+        return self.array.getattr(vm, "size")
+
+    def iterate(self, vm: Machine) -> Value:
+        count = int(self.array.inner.fake.numel())
+        return ItemsIterator(lambda vm, i: self.row(vm).method(vm, "__getitem__", [ConstantValue(i)], {}) if i < count else STOP)
+
+    def row(self, vm: Machine) -> Value:
+        """The items as an array of their own."""
+        return self.array.method(vm, "flatten", [], {})
+
+
 class Flags(Value):
     """``a.flags``: what they say of how the items lie."""
 
-    def __init__(self, flags: Any) -> None:
+    def __init__(self, flags: Array) -> None:
         self.flags = flags
 
     def python_type(self) -> type:
@@ -213,7 +257,7 @@ def known_number(vm: Machine, array: ArrayValue) -> int | bool | float | None:
     return found.item()
 
 
-def torch_dtype(dtype: Any) -> torch.dtype | None:
+def torch_dtype(dtype: Array) -> torch.dtype | None:
     """torch's dtype for one of NumPy's; None for what tensors do not hold."""
     if dtype.names is not None or not dtype.isnative:
         return None
@@ -225,7 +269,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], filled: int = 1) -> object:
+def like_layout(dtype: Array, shape: tuple[int, ...], strides: tuple[int, ...], filled: int = 1) -> object:
     """An array of ones with this layout (strides in bytes, none below 0), or ``filled`` with another number."""
     np = sys.modules["numpy"]
     if 0 in shape:
@@ -242,4 +286,4 @@ def like_tensor(fake: torch.Tensor, filled: int = 1) -> object:
     return like_layout(dtype, sizes_now(fake.shape), tuple(s * dtype.itemsize for s in sizes_now(fake.stride())), filled)
 
 
-__all__ = ["ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype", "with_derived"]
+__all__ = ["Array", "ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype", "with_derived"]

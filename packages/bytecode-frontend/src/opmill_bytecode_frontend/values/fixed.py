@@ -19,16 +19,24 @@ MOST = 4096
 
 
 def is_fixed(vm: Machine, tensor: TensorValue) -> bool:
-    """Whether a tensor holds the same at each call: it is computed from constants alone, and nothing was written to any of them."""
+    """Whether a tensor holds the same at each call: it, and what was written to it, is computed from constants alone."""
     made = {each.node for each in vm.recorder.inputs if isinstance(each.source, Pinned)}  # once, of constants
     if tensor.node is None:
         return isinstance(tensor.source, Pinned)
-    used = behind(tensor.node)
-    for node in used:
+    for node in with_writes(vm, tensor.node):
         told = node.op == "call_function" and getattr(node.target, "__name__", "") in CONSTANTS
         if node.op not in ("call_function", "call_method", "placeholder") or not (node.all_input_nodes or node in made or told):
             return False
-    return all(used.isdisjoint(behind(node)) for node in vm.recorder.graph.nodes if writes(node))
+    return True
+
+
+def with_writes(vm: Machine, node: torch.fx.Node) -> set[torch.fx.Node]:
+    """A node, and all that it is computed from, or that what was written to these is."""
+    used, steps = behind(node), {each: behind(each) for each in vm.recorder.graph.nodes if writes(each)}
+    while more := [each for each in steps if not used.isdisjoint(steps[each])]:
+        for each in more:
+            used |= steps.pop(each)
+    return used
 
 
 def writes(node: torch.fx.Node) -> bool:
@@ -46,8 +54,9 @@ def fixed_value(vm: Machine, tensor: TensorValue) -> torch.Tensor | None:
     found: dict[torch.fx.Node, torch.Tensor] = {
         each.node: each.obj for each in vm.recorder.inputs if isinstance(each.obj, torch.Tensor) and each.node
     }
-    used = behind(tensor.node)
+    used = with_writes(vm, tensor.node)
     with torch._C._DisableTorchDispatch(), torch.no_grad():
+        found = {node: held.clone() for node, held in found.items() if node in used}
         for node in vm.recorder.graph.nodes:
             if node in used and node not in found:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)

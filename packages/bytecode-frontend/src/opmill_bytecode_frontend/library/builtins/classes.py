@@ -32,8 +32,9 @@ from ...values.sets import operand
 from ...values.tensor import TensorValue
 from ..dispatch import fold, is_torch, lookup
 from ..numpy.calls import computes_arrays
-from ..numpy.converter import converter
+from ..numpy.converter import converter, walk
 from ..registry import handles
+from ..standard.numpy_chance import made_generator
 from .class_bodies import made_by_function
 from .groups import checked_group
 
@@ -79,6 +80,9 @@ def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, V
         return fold(vm, cls, args, kwargs)
     if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
+    known = walk(vm, cls, args, kwargs) or made_generator(vm, cls, args, kwargs)
+    if known is not None:
+        return known
     owner, new = find_in_mro(cls.__mro__, "__new__")
     vm.guard_lookup(cls, owner, "__new__")
     vm.guard_class(owner, "__new__", new)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
+NO_PROGRAM = "there is no program of torch for it"
+
+
 def refuse(vm: Interpreter, key: str, why: str) -> NoReturn:
     """Ends the graph at a call of NumPy's."""
     vm.unsupported("FE085", f"NumPy's {key.lstrip('.')}", why, HINT)
@@ -101,4 +104,4 @@ def answer(
         return obj(*given, **named), list(flattened([*given, *named.values()]))
 
 
-__all__ = ["answer", "ask", "asked", "check_unchanged", "has_array", "like", "refuse"]
+__all__ = ["NO_PROGRAM", "answer", "ask", "asked", "check_unchanged", "has_array", "like", "refuse"]

@@ -14,22 +14,29 @@ import torch
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
+from ...errors import Unsupported
+from ...graph.failing import may_run_again
 from ...values.arrays import ArrayValue, like_layout, sizes_now, torch_dtype
+from ...values.assertions import demanded_of, may_demand
 from ...values.base import Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
 from ...values.fixed import fixed_value
 from ...values.functions import BuiltinValue
+from ...values.known_arrays import KINDS, plain
 from ...values.mapping import DictValue
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
 from ...values.warned import called_at_capture
 from ..registry import handles
-from .asking import ask, asked, check_unchanged, has_array, refuse
+from .asking import NO_PROGRAM, ask, asked, check_unchanged, has_array, refuse
 from .data_sizes import BY_DATA, data_sized, demand_items
+from .kernel import Told
+from .programs import PROGRAMS
 from .results import finished, is_writable, loop, operand, write
 from .rules import BY_NUMBERS, FUNCTIONS, METHODS, UFUNCS, UNITS
 from .sizes import assume, changing, of_data, settled
+from .steps import UNREAD, may_step, step, stepped
 from .subscripts import subscript
 from .writing import WRITING, add_at, written_to
 
@@ -52,8 +59,6 @@ REDUCING = {
 }  # fmt: skip
 ASKING = frozenset(".nonzero .tolist .item .argsort".split())
 """Methods that only compute."""
-ADDING = frozenset("add.at subtract.at maximum.at minimum.at".split())
-"""What is done to each position as often as it is named."""
 ACCUMULATING = {
     "add.accumulate": "cumsum",
     "multiply.accumulate": "cumprod",
@@ -66,6 +71,13 @@ OF_LISTS = frozenset(
 )
 #: What says how results lie, and of which class, which NumPy is asked anyway; and where it says which items are read first.
 LAYING_OUT, BY_ORDER = ("order", "subok"), ("reshape", "ravel", "flatten", "argsort", "sort")
+MOST_LISTED = 64
+"""Items of an array that become numbers of the program one by one."""
+#: Functions with arrays that no protocol of NumPy's is asked about first.
+PLAIN = frozenset(["lib.stride_tricks.as_strided"])
+CHECKING = frozenset(
+    "assert_allclose assert_array_equal assert_equal assert_array_almost_equal assert_almost_equal assert_array_less".split()
+)
 #: Universal functions that are told the dtype to compute in.
 ARITHMETIC = frozenset("add subtract multiply divide maximum minimum".split())
 #: Parameters of rules that are numbers.
@@ -105,11 +117,13 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         return TupleValue([universal(vm, each, each.__name__, args, kwargs) for each in (np.floor_divide, np.remainder)])
     if key.endswith(".outer") and len(args) == 2 and all(isinstance(a, ArrayValue) for a in args):
         return outer(vm, obj, args, kwargs)
+    if key == ".tolist" and len(given) == 1 and isinstance(args[0], ArrayValue) and not changing(vm, args):
+        return of_known(vm, obj, args, kwargs) or listed(vm, args[0])
     if key in (".item", ".tolist") and len(given) == 1 and isinstance(args[0], ArrayValue) and (args[0].is_number or not args[0].like.ndim):
         return of_known(vm, obj, args, kwargs) or args[0].inner.method(vm, "item", [], {})
     if key in WRITING:
         return written_to(vm, obj, key, args, kwargs)
-    if key in ADDING and not kwargs:
+    if key.endswith(".at") and not kwargs:
         return add_at(vm, obj, args)
     if key == ".sort" and kwargs.keys() <= {"axis", "kind"}:
         write(vm, cast(ArrayValue, args[0]), sorted_values(vm, args, kwargs).inner)
@@ -128,10 +142,23 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     function = FUNCTIONS.get(name) if not key.startswith(".") or name in METHODS else None
     if function is not None:
         return by_rule(vm, obj, key, name, function, args, kwargs)
-    written = getattr(obj, "_implementation", None)
+    if name in UNREAD or (may_step(key, obj) and type(getattr(obj, "__self__", None)).__name__ == "ufunc"):
+        kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
+        return of_known(vm, obj, args, kwargs) or stepped(vm, obj, key, args, kwargs, NO_PROGRAM, name.startswith("linalg"))
+    written = PROGRAMS.get(key) or getattr(obj, "_implementation", None)
     if type(written) is FunctionType:
         return vm.call(vm.wrap(written), args, kwargs)
-    return of_known(vm, obj, args, kwargs) or refuse(vm, key, "there is no program of torch for it")
+    return of_known(vm, obj, args, kwargs) or refuse(vm, key, NO_PROGRAM)
+
+
+def listed(vm: Interpreter, array: ArrayValue) -> Value:
+    """``a.tolist()``: numbers that only data tell."""
+    if not array.like.ndim:
+        return array.inner.method(vm, "item", [], {})
+    if array.like.size > MOST_LISTED:
+        return refuse(vm, "tolist", "it has many items, and only data tell them")
+    rows = [array.method(vm, "__getitem__", [ConstantValue(k)], {}) for k in range(array.like.shape[0])]
+    return ListValue([listed(vm, row) if isinstance(row, ArrayValue) else row for row in rows])
 
 
 def outer(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -153,26 +180,29 @@ def of_known(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Val
     if not computes_arrays(obj) and key_of(obj) not in ASKING:
         return None
     try:
-        given, named = [known(vm, a) for a in args], {k: known(vm, v) for k, v in kwargs.items()}
+        given, named = [plain(vm, a) for a in args], {k: plain(vm, v) for k, v in kwargs.items()}
     except NotConstant:
         return None
     return vm.fresh(called_at_capture(vm, obj, given, named))
 
 
-def known(vm: Interpreter, value: Value) -> object:
-    """A value that is the same at each call. Raises NotConstant."""
-    if not isinstance(value, ArrayValue):
-        return vm.plain(value)
-    found = fixed_value(vm, value.inner)
-    if found is None:
-        raise NotConstant("an array")
-    return found.detach().numpy()[()] if value.is_number else found.detach().numpy()
-
-
 def made_of_sizes(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """``np.ones(n)`` and the like, which NumPy writes in Python; None for other calls."""
-    found = key_of(function) in MADE_OF_SIZES and not any(map(has_array, (*args, *kwargs.values())))
+    key, arrays = key_of(function), any(map(has_array, (*args, *kwargs.values())))
+    found = key in PLAIN if arrays else key in MADE_OF_SIZES
     return numpy_called(vm, function, args, kwargs) if found else None
+
+
+def checked(vm: Interpreter, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``numpy.testing.assert_allclose`` and the like, where the graph may ask when it runs whether that passes; None elsewhere."""
+    name = function.__name__
+    if name not in CHECKING or not any(map(has_array, args)) or not may_demand(vm):
+        return None
+    if not may_run_again(vm.recorder.graph, vm.recorder.outside()):
+        return None
+    passes = step(vm, f"?testing.{name}", sys.modules["numpy"].True_, args, kwargs, NO_PROGRAM)
+    demanded_of(vm, passes, (False, "AssertionError", ""))
+    return ConstantValue(None)
 
 
 def key_of(obj: Any) -> str | None:
@@ -221,14 +251,14 @@ def is_quiet(asked: FunctionType) -> bool:
 
 def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v) and not (k in LAYING_OUT and name not in BY_ORDER)}
-    if name not in OF_LISTS and name not in MADE_OF_SIZES and args and isinstance(args[0], (ListValue, TupleValue)):
-        args = [vm.call_builtin(sys.modules["numpy"].asarray, args[:1], {}), *args[1:]]
-    want = ask(vm, obj, key, args, kwargs, name in UNITS)
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
-    if any(k not in parameters for k in kwargs):
-        refuse(vm, key, f"there is no program of torch for it with {', '.join(k for k in kwargs if k not in parameters)}")
-    given = [tensors(vm, told(vm, k, a)) for k, a in zip((*parameters, *[""] * len(args)), args)]
-    named = {k: tensors(vm, told(vm, k, v)) for k, v in kwargs.items() if k != "dtype"}
+    args = [told(vm, k, as_given(vm, name, function, k, a)) for k, a in zip((*parameters, *[""] * len(args)), args)]
+    kwargs = {k: told(vm, k, v) for k, v in kwargs.items()}
+    want = ask(vm, obj, key, args, kwargs, name in UNITS)
+    if unknown := [k for k in kwargs if k not in parameters]:
+        return stepped(vm, obj, key, args, kwargs, f"{NO_PROGRAM} with {', '.join(unknown)}", name in UNITS)
+    given = [tensors(vm, a) for a in args]
+    named = {k: tensors(vm, v) for k, v in kwargs.items() if k != "dtype"}
     if name in ("astype", "view") or "dtype" in kwargs:
         named["dtype"] = ConstantValue(None)
         given = given[:1] if name in ("astype", "view") else given
@@ -240,8 +270,21 @@ def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionTy
     demand_items(vm, obj, key, args, kwargs)
     if name in BY_DATA and any(map(of_data, changing(vm, [*args, *kwargs.values()]))):
         function = cast(FunctionType, BY_DATA[name])
-    made = finished(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
+    try:
+        made = finished_as(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
+    except Other as other:
+        return stepped(vm, obj, key, args, kwargs, str(other), name in UNITS)
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, name in UNITS, sizes), changing(vm, [*args, *kwargs.values()]))
+
+
+def as_given(vm: Interpreter, name: str, function: FunctionType, parameter: str, value: Value) -> Value:
+    """An argument of a rule that is an array: a list of numbers is one."""
+    if not isinstance(value, (ListValue, TupleValue)) or name in OF_LISTS or name in MADE_OF_SIZES:
+        return value
+    first = parameter == function.__code__.co_varnames[0]
+    if not first and function.__annotations__.get(parameter) != "torch.Tensor":
+        return value
+    return vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
 
 
 def told(vm: Interpreter, name: str, value: Value) -> Value:
@@ -277,7 +320,19 @@ def computed(vm: Interpreter, key: str, function: object, args: list[Value], kwa
     try:
         return vm.call(vm.wrap(function), args, kwargs)
     except Raised as raised:
-        return refuse(vm, key, f"its program of torch raises {raised.value.python_type().__name__}")
+        raise Other(f"its program of torch raises {raised.value.python_type().__name__}") from None
+
+
+class Other(Exception):
+    """Torch does not do what NumPy does, and why."""
+
+
+def finished_as(vm: Interpreter, key: str, want: Told, made: Value, sources: list[Value]) -> Value:
+    """As :func:`finished`; what torch does otherwise is a reason to ask NumPy."""
+    try:
+        return finished(vm, key, want, made, sources)
+    except Unsupported as refused:
+        raise Other(refused.why) from None
 
 
 def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -285,11 +340,11 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
     found = UFUNCS.get(key) or ((BY_NUMBERS[key][0], "") if key in BY_NUMBERS else None)
     in_dtype = kwargs.keys() == {"dtype"} and key in ARITHMETIC
-    if found is None or len(args) > obj.nin or (kwargs and not in_dtype):
-        return refuse(vm, key, "there is no program of torch for it" + (f" with {', '.join(kwargs)}" if kwargs else ""))
     if any(isinstance(a, (ListValue, TupleValue)) for a in args):
         np = sys.modules["numpy"]
         args = [vm.call_builtin(np.asarray, [a], {}) if isinstance(a, (ListValue, TupleValue)) else a for a in args]
+    if found is None or len(args) > obj.nin or (kwargs and not in_dtype):
+        return stepped(vm, obj, key, args, kwargs, NO_PROGRAM + (f" with {', '.join(kwargs)}" if kwargs else ""))
     want = ask(vm, obj, key, args, kwargs)
     function, kinds = found
     dtypes = (cast(Any, want).dtype,) * obj.nin if in_dtype else loop(vm, obj, args)
@@ -297,10 +352,14 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
         function, fits = BY_NUMBERS[key]
         kinds = "iu" if fits(int(args[1].value), dtypes[0].itemsize * 8) else ""
     if any(dtype.kind not in kinds or torch_dtype(dtype) is None for dtype in dtypes):
-        return refuse(vm, key, f"torch computes it in another way for {dtypes[0]}")
+        known = of_known(vm, obj, args, kwargs) if {d.kind for d in dtypes} <= set(KINDS) else None
+        return known or stepped(vm, obj, key, args, kwargs, f"torch computes it in another way for {dtypes[0]}")
     demand_items(vm, obj, key, args, kwargs)
     operands = [operand(vm, arg, torch_dtype(dtype)) for arg, dtype in zip(args, dtypes)]
-    made = finished(vm, key, want, computed(vm, key, function, operands, {}), args)
+    try:
+        made = finished_as(vm, key, want, computed(vm, key, function, operands, {}), args)
+    except Other as other:
+        return stepped(vm, obj, key, args, kwargs, str(other))
     return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, False, sizes), changing(vm, args))
 
 
@@ -336,8 +395,6 @@ def method_arguments(key: str, args: list[Value], kwargs: dict[str, Value]) -> t
     name = key[1:]
     if name in ("reshape", "transpose") and len(args) > 2:
         args = [args[0], TupleValue(args[1:])]
-    if name in ("max", "min", "any", "all", "clip"):
-        kwargs = {k: v for k, v in kwargs.items() if k not in ("initial",) or v is None}
     return args, kwargs
 
 

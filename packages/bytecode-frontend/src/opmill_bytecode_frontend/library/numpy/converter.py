@@ -1,12 +1,15 @@
-"""What NumPy's functions keep of their arguments, to give results as these were given."""
+"""Objects of NumPy's own classes: what its functions keep of their arguments, and walks over positions."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...values.arrays import ArrayValue
-from ...values.base import Machine, Value
+from ...values.arrays import ArrayValue, is_symbolic
+from ...values.base import Machine, NotConstant, Value
 from ...values.constant import ConstantValue
+from ...values.iterators import STOP, IteratorValue
 from ...values.sequence import TupleValue
 from .asking import ask, refuse
 from .sizes import assume, changing
@@ -59,6 +62,39 @@ class Broadcast(Value):
         return vm.fresh(getattr(self.made, name))
 
 
+class Walk(IteratorValue):
+    """``numpy.ndindex(*shape)``, or ``numpy.ndenumerate(array)``."""
+
+    def __init__(self, cls: type, places: Iterator[tuple[int, ...]], array: ArrayValue | None) -> None:
+        self.cls, self.places, self.array = cls, places, array
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def next(self, vm: Machine) -> Value:
+        place = next(self.places, None)
+        if place is None:
+            return STOP
+        where = TupleValue([ConstantValue(n) for n in place])
+        return where if self.array is None else TupleValue([where, self.array.method(vm, "__getitem__", [where], {})])
+
+
+def walk(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """What the class makes; None for other classes."""
+    if cls.__module__ != "numpy" or cls.__name__ not in ("ndindex", "ndenumerate") or kwargs:
+        return None
+    if cls.__name__ == "ndenumerate":
+        if len(args) != 1 or not isinstance(args[0], ArrayValue) or is_symbolic(args[0].inner.fake):
+            return None
+        return Walk(cls, itertools.product(*map(range, args[0].like.shape)), args[0])
+    try:
+        given = [vm.plain(a) for a in args]
+    except NotConstant:
+        return None
+    shape = given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
+    return Walk(cls, itertools.product(*map(range, shape)), None) if all(type(n) is int and n >= 0 for n in shape) else None
+
+
 def converter(vm: Interpreter, cls: type, args: list[Value]) -> Value | None:
     """What the class makes; None for other classes, and for other arguments."""
     if cls.__name__ not in ("_array_converter", "broadcast") or not all(isinstance(a, ArrayValue) and not a.is_number for a in args):
@@ -69,4 +105,4 @@ def converter(vm: Interpreter, cls: type, args: list[Value]) -> Value | None:
     return Broadcast(cls, ask(vm, cls, "broadcast", args, {}))
 
 
-__all__ = ["converter"]
+__all__ = ["converter", "walk"]

@@ -40,18 +40,34 @@ def data_sized(vm: Interpreter, key: str, args: list[Value], kwargs: dict[str, V
         return None
     if key.endswith("1d") and len({a.inner.fake.dtype for a in arrays}) > 1:
         return None
-    if key == "linalg.lstsq" and not (arrays[0].like.dtype == arrays[1].like.dtype and alone(args, kwargs)):
+    if key == "linalg.lstsq" and not alone(args, kwargs):
         return None
     if key in NEGATIVE and not demand_counts(vm, key, args):
         return None
     given = [a.inner if isinstance(a, ArrayValue) else a for a in args]
     kwargs = {k: v.inner if isinstance(v, ArrayValue) else v for k, v in kwargs.items()}
+    if key == "bincount":
+        return counted(vm, arrays[0], dict(zip(names, given)) | kwargs)
     return as_arrays(vm, vm.call(vm.wrap(function), given, kwargs))
 
 
+def counted(vm: Interpreter, numbers: ArrayValue, given: dict[str, Value]) -> Value:
+    """``numpy.bincount``: of the same numbers, with other weights, it has as many items."""
+    version, least = numbers.inner.fake._version, given.get("minlength")
+    at = version, least.value if isinstance(least, ConstantValue) else 0
+    before = numbers.counted.get(at) if least is None or isinstance(least, ConstantValue) else None
+    weights = {"weights": given["weights"]} if not is_none(given.get("weights", ConstantValue(None))) else {}
+    if before is not None:
+        return as_arrays(vm, vm.call(vm.wrap(counted_again), [numbers.inner, vm.fresh(before)], weights))
+    made = as_arrays(vm, vm.call(vm.wrap(bincount), [], given))
+    assert isinstance(made, ArrayValue)
+    numbers.counted[at] = made.inner.fake.shape[0]
+    return made
+
+
 def alone(args: list[Value], kwargs: dict[str, Value]) -> bool:
-    """Whether it is of floats, and no number says what is as good as zero."""
-    return args[0].like.dtype.kind == "f" and all(is_none(each) for each in (*args[2:], *kwargs.values()))  # type: ignore[attr-defined]
+    """Whether no number says what is as good as zero."""
+    return all(is_none(each) for each in (*args[2:], *kwargs.values()))
 
 
 def as_arrays(vm: Interpreter, made: Value, filled: int = 1) -> Value:
@@ -124,6 +140,13 @@ def bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: in
     return torch.bincount(x, weights if weights is None else weights.to(torch.float64), minlength)
 
 
+def counted_again(x: torch.Tensor, length: int, weights: torch.Tensor | None = None) -> torch.Tensor:
+    """The same where it is known how many numbers there may be."""
+    if weights is None:
+        return torch.zeros(length, dtype=torch.int64).index_add_(0, x.to(torch.int64), torch.ones_like(x, dtype=torch.int64))
+    return torch.zeros(length, dtype=torch.float64).index_add_(0, x.to(torch.int64), weights.to(torch.float64))
+
+
 NEGATIVE = {
     "repeat": (1, "repeats may not contain negative values."),
     "bincount": (0, "'list' argument must have no negative elements"),
@@ -191,8 +214,17 @@ def setdiff1d(ar1: torch.Tensor, ar2: torch.Tensor) -> torch.Tensor:
     return found[torch.nonzero(torch.isin(found, ar2, invert=True))[:, 0]]
 
 
+def setxor1d(ar1: torch.Tensor, ar2: torch.Tensor) -> torch.Tensor:
+    """What is in one of them alone, once each."""
+    one, other = unique_values(ar1), unique_values(ar2)
+    left, right = torch.isin(one, other, invert=True), torch.isin(other, one, invert=True)
+    return torch.sort(torch.cat([one[torch.nonzero(left)[:, 0]], other[torch.nonzero(right)[:, 0]]]))[0]
+
+
 def lstsq(a: torch.Tensor, b: torch.Tensor, rcond: None = None) -> tuple[torch.Tensor, ...]:
     """The solution with the smallest squares, by singular values; what is left, the rank, the values."""
+    dtype = torch.float32 if a.dtype == b.dtype == torch.float32 else torch.float64
+    a, b = a.to(dtype), b.to(dtype)
     columns = b if b.dim() > 1 else b.unsqueeze(1)
     left, values, right = torch.linalg.svd(a, full_matrices=False)
     kept = values > torch.finfo(a.dtype).eps * max(a.shape[0], a.shape[1]) * torch.amax(values)
@@ -211,7 +243,7 @@ ONE, TWO = (1,), (2,)
 RULES: dict[str, tuple[Callable[..., object], tuple[int, ...]]] = {
     "nonzero": (nonzero, ONE), "where": (nonzero, ONE), "flatnonzero": (flatnonzero, ONE), "unique": (unique, ONE),
     "unique_values": (unique_values, ONE), "compress": (compress, TWO), "repeat": (repeat, TWO), "bincount": (bincount, (1, 2)),
-    "intersect1d": (intersect1d, TWO), "setdiff1d": (setdiff1d, TWO), "linalg.lstsq": (lstsq, TWO),
+    "intersect1d": (intersect1d, TWO), "setdiff1d": (setdiff1d, TWO), "setxor1d": (setxor1d, TWO), "linalg.lstsq": (lstsq, TWO),
 }  # fmt: skip
 """By their names: the program, and how many arrays it takes, all of one dtype."""
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from ...graph.versions import memory
-from ...values.arrays import ArrayValue, sizes_now, torch_dtype
+from ...values.arrays import ArrayValue, is_symbolic, sizes_now, torch_dtype
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue, members
 from ...values.tensor import TensorValue
 from .asking import like, refuse
+from .kernel import Told
 from .sizes import assume
 
 if TYPE_CHECKING:
@@ -44,13 +45,19 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
     )
     shares = any(memory(a.inner.fake) == memory(made.fake) for a in arrays)
     if shown is not None and shares and shown.stands_for is None and same_strides(made, want):
-        return ArrayValue(made, want)
+        return ArrayValue(made, want, shows=None if want.flags.writeable else shows(shown, want))
     if shown is not None and want.size:
         base = shown.stands_for or (shown.inner, shown.inner.fake._version)
         kept = cast(TensorValue, made.method(vm, "clone", [], {})) if shares else made
-        assume(vm, [ArrayValue(kept, want)])
-        return ArrayValue(kept, want, stands_for=base)
+        assume(vm, [shown, ArrayValue(kept, want)])
+        return ArrayValue(kept, want, stands_for=base, shows=shows(shown, want))
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
+
+
+def shows(shown: ArrayValue, want: Told) -> tuple[ArrayValue, int]:
+    """Of a view of NumPy's: the array with the memory, and where in it the view's first item lies."""
+    base, before = shown.shows or (shown, 0)
+    return base, before + want.__array_interface__["data"][0] - shown.like.__array_interface__["data"][0]
 
 
 def same_strides(made: TensorValue, want: Any) -> bool:
@@ -69,11 +76,20 @@ def laid_out(vm: Interpreter, key: str, made: TensorValue, want: Any, shares: bo
     count = 1
     for d in reversed(order):
         if want.shape[d] != 1 and strides[d] != count:
-            refuse(vm, key, "its result has gaps in its memory")
+            if strides[d] < count or is_symbolic(made.fake):
+                refuse(vm, key, "its result has gaps in its memory")
+            return spread(vm, made, strides)
         count *= want.shape[d]
     turned = made.method(vm, "permute", [TupleValue([ConstantValue(d) for d in order])], {})
     dense = turned.method(vm, "clone", [], {"memory_format": ConstantValue(torch.contiguous_format)})
     return dense.method(vm, "permute", [TupleValue([ConstantValue(d) for d in back])], {})
+
+
+def spread(vm: Interpreter, made: TensorValue, strides: list[int]) -> Value:
+    """A copy of the tensor whose items lie apart."""
+    told: dict[str, Value] = {"dtype": ConstantValue(made.fake.dtype)}
+    apart = vm.recorder.call_function(vm, torch.empty_strided, [vm.fresh(tuple(made.fake.shape)), vm.fresh(tuple(strides))], told)
+    return apart.method(vm, "copy_", [made], {})
 
 
 def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from .asking import ask, asked, like, refuse
 from .data_sizes import demand_items, positions
 from .results import demand_writable, finished, operand
 from .sizes import assume, changing, settled
+from .steps import changed
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -115,17 +116,17 @@ def beside_each_other(vm: Interpreter, parts: Parts, backwards: bool) -> Value:
 
 def assign_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Value], backwards: bool) -> None:
     ask(vm, assign, "assignment", args, {})
-    if backwards:
-        refuse(vm, "assignment", "the positions go backwards")
     demand_writable(vm, owner)
+    if backwards:
+        return changed(vm, "setitem", args, {}, "the positions go backwards")
     value = operand_like(vm, args[2], owner.inner.fake.dtype)
     if any(isinstance(p, ArrayValue) and p.like.dtype.kind == "b" for p in parts):
         where_masked(vm, owner, parts, value)
         return
     if any(map(is_positions, parts)):
-        key = beside_each_other(vm, parts, backwards)
         if not (all(n == 1 for n in sizes_now(value.fake.shape)) or once_each(vm, parts)):
-            refuse(vm, "assignment", "a position may be there twice, and the order decides")
+            return changed(vm, "setitem", args, {}, "a position may be there twice, and the order decides")
+        key = beside_each_other(vm, parts, backwards)
         owner.inner.method(vm, "__setitem__", [index(vm, key), value], {})
         return
     target = cast(TensorValue, owner.inner.method(vm, "__getitem__", [index(vm, args[1])], {}))

@@ -13,8 +13,10 @@ from ...values.base import Value
 from ...values.constant import ConstantValue, is_none
 from ...values.sequence import ListValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
-from .asking import ask, refuse
+from .asking import NO_PROGRAM, ask, refuse
+from .kernel import Told
 from .results import is_writable, loop, operand, write
+from .steps import changed
 from .subscripts import index, operand_like, subscript
 
 if TYPE_CHECKING:
@@ -34,9 +36,10 @@ def written_to(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: A
     names, rule = WRITING[key]
     owner, given = args[0], {**dict(zip(names, args[1:])), **kwargs}
     if not isinstance(owner, ArrayValue) or len(args) - 1 > len(names) or not given.keys() <= set(names):
-        return refuse(vm, key, "there is no program of torch for it")
+        return refuse(vm, key, NO_PROGRAM)
     ask(vm, of_copy(obj), key, args, kwargs)
-    rule(vm, key, owner, given)
+    if not rule(vm, owner, given):
+        changed(vm, key, args, kwargs, NO_PROGRAM)
     return NONE
 
 
@@ -48,53 +51,66 @@ def value_for(vm: Interpreter, owner: ArrayValue, value: Value) -> TensorValue:
 def add_at(vm: Interpreter, obj: Any, args: list[Value]) -> Value:
     """``numpy.add.at`` and the like: each position as often as it is named."""
     key, owner = f"{obj.__self__.__name__}.at", args[0]
-    if len(args) != 3 or not isinstance(owner, ArrayValue) or not is_writable(owner):
-        return refuse(vm, key, "there is no program of torch for it")
+    if not isinstance(owner, ArrayValue) or not is_writable(owner):
+        return refuse(vm, key, NO_PROGRAM)
     ask(vm, of_copy(obj), key, args, {})
+    if not added_at(vm, obj, owner, args):
+        changed(vm, key, args, {}, NO_PROGRAM)
+    return NONE
+
+
+def added_at(vm: Interpreter, obj: Told, owner: ArrayValue, args: list[Value]) -> bool:
+    """Whether torch has a program for it, which is recorded."""
+    name = obj.__self__.__name__
+    if len(args) != 3 or name not in ("add", "subtract", "maximum", "minimum"):
+        return False
     parts = args[1].items if type(args[1]) is TupleValue else [args[1]]
     taken = loop(vm, obj.__self__, [owner, args[2]])
     if any(isinstance(p, SliceValue) for p in parts) or taken[0] != owner.like.dtype or owner.like.dtype.kind not in "iuf":
-        return refuse(vm, key, "there is no program of torch for it")
+        return False
+    if name in ("maximum", "minimum") and (owner.like.ndim != 1 or len(parts) != 1 or isinstance(parts[0], ConstantValue)):
+        return False
     places = [index(vm, vm.call_builtin(sys.modules["numpy"].asarray, [p], {}) if isinstance(p, ListValue) else p) for p in parts]
     places = [p if isinstance(p, TensorValue) else operand(vm, p, torch.int64) for p in places]
     value: Value = value_for(vm, owner, args[2])
-    name = obj.__self__.__name__
     if name in ("add", "subtract"):
         value = value.method(vm, "neg", [], {}) if name == "subtract" else value
         owner.inner.method(vm, "index_put_", [TupleValue(list(places)), value], {"accumulate": ConstantValue(True)})
-        return NONE
+        return True
     at = places[0]
-    if owner.like.ndim != 1 or len(places) != 1 or not isinstance(at, TensorValue) or at.fake.dim() != 1:
-        return refuse(vm, key, "there is no program of torch for it")
+    if not isinstance(at, TensorValue) or at.fake.dim() != 1:
+        return False
     behind = at.method(vm, "__add__", [vm.fresh(owner.inner.fake.shape[0])], {})
     from_front = vm.recorder.call_function(vm, torch.where, [at.method(vm, "__lt__", [ConstantValue(0)], {}), behind, at], {})
     value = vm.recorder.call_function(vm, torch.broadcast_to, [value, vm.fresh(tuple(at.fake.shape))], {})
     kind = ConstantValue("amax" if name == "maximum" else "amin")
     owner.inner.method(vm, "scatter_reduce_", [ConstantValue(0), from_front, value, kind], {})
-    return NONE
+    return True
 
 
-def copyto(vm: Interpreter, key: str, dst: ArrayValue, given: Arguments) -> None:
+def copyto(vm: Interpreter, dst: ArrayValue, given: Arguments) -> bool:
     value: Value = value_for(vm, dst, given["src"])
     where = given.get("where", ConstantValue(True))
     casting = given.get("casting", NONE)
     if not is_none(casting) and not (isinstance(casting, ConstantValue) and casting.value in ("same_kind", "unsafe", "safe", "no")):
-        refuse(vm, key, "it is told how to cast")
+        return False
     if isinstance(where, ArrayValue):
         value = vm.recorder.call_function(vm, torch.where, [where.inner, value, dst.inner], {})
     elif not (isinstance(where, ConstantValue) and where.value is True):
-        refuse(vm, key, "it is told where by something else than an array")
+        return False
     write(vm, dst, value)
+    return True
 
 
-def place(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+def place(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
     """``numpy.place`` and ``numpy.putmask``, where one value goes to all places."""
     mask, value = given["mask"], value_for(vm, a, given["values"])
     if not isinstance(mask, ArrayValue) or mask.like.dtype.kind != "b" or mask.like.shape != a.like.shape or several(value):
-        refuse(vm, key, "which value goes where depends on data")
+        return False
     if value.fake.dim():
         value = cast(TensorValue, value.method(vm, "reshape", [TupleValue([])], {}))
     write(vm, a, vm.recorder.call_function(vm, torch.where, [mask.inner, value, a.inner], {}))
+    return True
 
 
 def several(value: TensorValue) -> bool:
@@ -102,24 +118,32 @@ def several(value: TensorValue) -> bool:
     return any(n != 1 for n in sizes_now(value.fake.shape))
 
 
-def fill(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+def fill(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
     write(vm, a, value_for(vm, a, given["value"]))
+    return True
 
 
-def put(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+def put(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
     if a.like.ndim != 1 or not is_none(given.get("mode", NONE)):
-        refuse(vm, key, "there is no program of torch for it")
+        return False
     subscript(vm, None, [a, given["ind"], given["v"]], {})
+    return True
 
 
-def fill_diagonal(vm: Interpreter, key: str, a: ArrayValue, given: Arguments) -> None:
+def fill_diagonal(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
     value = value_for(vm, a, given["val"])
     if a.like.ndim != 2 or value.fake.dim() or "wrap" in given or not is_writable(a):
-        refuse(vm, key, "there is no program of torch for it")
+        return False
     a.inner.method(vm, "diagonal", [], {}).method(vm, "copy_", [value], {})
+    return True
 
 
-WRITING: dict[str, tuple[tuple[str, ...], Callable[[Interpreter, str, ArrayValue, Arguments], None]]] = {
+def as_step(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
+    """Of what torch has no program for."""
+    return False
+
+
+WRITING: dict[str, tuple[tuple[str, ...], Callable[[Interpreter, ArrayValue, Arguments], bool]]] = {
     "copyto": (("src", "casting", "where"), copyto),
     "place": (("mask", "values"), place),
     "putmask": (("mask", "values"), place),
@@ -127,7 +151,9 @@ WRITING: dict[str, tuple[tuple[str, ...], Callable[[Interpreter, str, ArrayValue
     "put": (("ind", "v", "mode"), put),
     ".put": (("ind", "v", "mode"), put),
     "fill_diagonal": (("val", "wrap"), fill_diagonal),
+    "put_along_axis": (("indices", "values", "axis"), as_step),
+    ".partition": (("kth", "axis", "kind"), as_step),
 }
-"""The names of their further parameters, and what they do."""
+"""The names of their further parameters, and what they do: whether torch has a program for it, which is recorded."""
 
 __all__ = ["WRITING", "add_at", "written_to"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...values.arrays import ArrayValue, torch_dtype
 from ...values.base import NotConstant, Value
 from ...values.constant import ConstantValue
+from ...values.generators import GeneratorValue
 from .chance import HINT, draw, drawn_array
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ def numpy_random(obj: object) -> bool:
     """Whether ``obj`` is the function behind such a method of NumPy's legacy generator, or of its newer ones (its first argument)."""
     kind, _, name = getattr(obj, "__qualname__", "").partition(".")
     return kind in ("RandomState", "Generator") and name in DRAWING
+
+
+def made_generator(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """A generator that is made with a seed; None for other calls."""
+    np = sys.modules.get("numpy")
+    if np is None or obj not in (np.random.default_rng, np.random.RandomState) or len(args) != 1 or kwargs:
+        return None
+    seed = args[0].value if isinstance(args[0], ConstantValue) else None
+    return GeneratorValue(obj(seed)) if type(seed) is int and seed >= 0 else None  # type: ignore[operator]
 
 
 def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -52,4 +62,4 @@ def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
     return ArrayValue(drawn_array(vm, obj, name, found, told, options), found)
 
 
-__all__ = ["DRAWING", "draw_numpy", "numpy_random"]
+__all__ = ["DRAWING", "draw_numpy", "made_generator", "numpy_random"]

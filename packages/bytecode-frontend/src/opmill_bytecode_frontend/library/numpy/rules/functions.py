@@ -152,16 +152,17 @@ def nanmean(a: torch.Tensor, axis: Axes = None, dtype: object = None, keepdims: 
 
 @rule("reshape")
 def reshape(a: torch.Tensor, shape: Sizes, order: str = "C") -> torch.Tensor:
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if order == "F":
+        return transpose(torch.reshape(transpose(a), tuple(reversed(sizes))))
     if order != "C":
         raise NotImplementedError
-    return torch.reshape(a, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+    return torch.reshape(a, sizes)
 
 
 @rule("ravel")
 def ravel(a: torch.Tensor, order: str = "C") -> torch.Tensor:
-    if order != "C":
-        raise NotImplementedError
-    return torch.reshape(a, (-1,))
+    return reshape(a, -1, order)
 
 
 @rule("flatten")
@@ -400,23 +401,25 @@ def arange(start: int, stop: object = None, step: int = 1, dtype: object = None,
 
 
 @rule("zeros_like")
-def zeros_like(a: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros_like(a, dtype=as_dtype)
+def zeros_like(a: torch.Tensor, dtype: object = None, *, shape: Sizes | None = None, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros_like(a, dtype=as_dtype) if shape is None else torch.zeros(shape, dtype=as_dtype)
 
 
 @rule("empty_like")
-def empty_like(prototype: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros_like(prototype, dtype=as_dtype)
+def empty_like(prototype: torch.Tensor, dtype: object = None, *, shape: Sizes | None = None, as_dtype: torch.dtype) -> torch.Tensor:
+    return zeros_like(prototype, shape=shape, as_dtype=as_dtype)
 
 
 @rule("ones_like")
-def ones_like(a: torch.Tensor, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
-    return torch.ones_like(a, dtype=as_dtype)
+def ones_like(a: torch.Tensor, dtype: object = None, *, shape: Sizes | None = None, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones_like(a, dtype=as_dtype) if shape is None else torch.ones(shape, dtype=as_dtype)
 
 
 @rule("full_like")
-def full_like(a: torch.Tensor, fill_value: object, dtype: object = None, *, as_dtype: torch.dtype) -> torch.Tensor:
-    return torch.zeros_like(a, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
+def full_like(
+    a: torch.Tensor, fill_value: object, dtype: object = None, *, shape: Sizes | None = None, as_dtype: torch.dtype
+) -> torch.Tensor:
+    return zeros_like(a, shape=shape, as_dtype=as_dtype) + as_tensor(fill_value, as_dtype)
 
 
 @rule("meshgrid")

@@ -163,6 +163,16 @@ def sliding_window_view(x: torch.Tensor, window_shape: Told, axis: Told = None) 
     return x
 
 
+@rule("lib.stride_tricks.as_strided")
+def as_strided(x: torch.Tensor, shape: Told = None, strides: Told = None, writeable: bool = True) -> torch.Tensor:
+    """Strides of NumPy's are in bytes."""
+    sizes = tuple(x.shape) if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    steps = x.stride() if strides is None else [each // x.element_size() for each in ((strides,) if isinstance(strides, int) else strides)]
+    if not writeable or (strides is None) != (shape is None):
+        raise NotImplementedError
+    return torch.as_strided(x, sizes, tuple(steps), x.storage_offset())
+
+
 @rule("correlate")
 def correlate(a: torch.Tensor, v: torch.Tensor, mode: str = "valid", *, as_dtype: torch.dtype) -> torch.Tensor:
     if a.shape[0] < v.shape[0]:
