@@ -1,6 +1,7 @@
 """Programs of torch's own libraries that end graphs, or once did: how often, at most, and that they do what they do without.
 
-The numbers are those of torch.compile (torch 2.13), or less, but for the loss of an adaptive softmax: there it makes no graph at all."""
+The numbers are those of torch.compile (torch 2.13), or less, but for the loss of an adaptive softmax and a sparse gradient, where it makes no
+graph at all, and for quantised tensors and modes of functions, which it takes for tensors of floats and for modes that see other calls."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 from torch.distributions import MultivariateNormal
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.overrides import TorchFunctionMode
 
 from opmill_bytecode_frontend import capture
 
@@ -89,6 +91,56 @@ def a_sparse_argument() -> Program:
 def made_sparse() -> Program:
     at = torch.tensor([[0, 1], [1, 0]])
     return lambda x: torch.sparse.mm(torch.sparse_coo_tensor(at, x[:2], (2, 2)), torch.eye(2)) + 1, (torch.randn(4),)
+
+
+@row(1)
+def made_sparse_and_dense() -> Program:
+    return lambda x: (x * 2).to_sparse().coalesce().to_dense() + 1, (torch.eye(3),)
+
+
+@row(1)
+def quantised() -> Program:
+    return lambda x: torch.quantize_per_tensor(x * 2, 0.1, 0, torch.quint8).dequantize() + 1, (torch.randn(4),)
+
+
+@row(2)
+def a_sparse_gradient() -> Program:
+    embedding = nn.Embedding(10, 4, sparse=True)
+
+    def run(x: torch.Tensor) -> object:
+        embedding.zero_grad()
+        (embedding(x).sum() * 2).backward()
+        assert embedding.weight.grad is not None
+        return embedding.weight.grad.to_dense() * 2
+
+    return run, (torch.tensor([1, 2, 3]),)
+
+
+@row(1)
+def a_mode_of_functions() -> Program:
+    class Plain(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        with Plain():
+            y = torch.sin(y) + 1
+        return y * 3
+
+    return run, (torch.randn(3),)
+
+
+@row(2)
+def hooks_on_saved_tensors() -> Program:
+    weight = torch.randn(3, requires_grad=True)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
+            y = (weight * x).sin() * weight
+        return y * 2
+
+    return run, (torch.randn(3),)
 
 
 @row(0)

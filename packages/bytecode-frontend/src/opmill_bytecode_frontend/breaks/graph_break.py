@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
 
 
+DENSE = frozenset("dequantize to_dense coalesce int_repr".split())
+"""Methods that are asked of tensors that no graph holds: quantised and sparse ones."""
+
+
 class Site(Struct, frozen=True):
     """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles
     there."""
@@ -107,7 +111,8 @@ class Leaving(Struct, eq=False):
         if step.ends:
             goes_on = []
         elif step.condition is None:
-            following, results, done = self.absorb(after[0], step)
+            place = self.made_dense(step, lines)
+            following, results, done = self.absorb(place, step)
             goes_on = [done or self.leave(following, stack, results)]
         else:
             test, jumped, fell = step.condition
@@ -124,13 +129,28 @@ class Leaving(Struct, eq=False):
             lines += ["if _error is not None:", "    try:", *indent(indent([raising])), "    finally: _error = None"]
         return [*lines, *goes_on]
 
-    def absorb(self, following: Instruction, step: Native) -> tuple[Instruction, list[str | None], str]:
+    def made_dense(self, step: Native, lines: list[str]) -> int:
+        """Asks the result at once for what a graph may hold, where the program does that next; the place of the instruction behind."""
+        instructions, place = self.site.program.instructions, self.site.at + 1
+        while len(step.results) == 1 and (result := step.results[0]) is not None:
+            load, *rest = [ins for ins in instructions[place : place + 4] if ins.opname not in ("PRECALL", "NOP", "CACHE")]
+            if not rest or load.opname not in ("LOAD_METHOD", "LOAD_ATTR") or load.argval not in DENSE:
+                break
+            call = rest[0]
+            if call.opname != "CALL" or call.argval or {load.handler, call.handler} != {instructions[self.site.at].handler}:
+                break
+            lines.append(Placed.at(f"{result} = ({result}).{load.argval}()", call.position))
+            place = next(k for k in range(place, len(instructions)) if instructions[k] is call) + 1
+        return place
+
+    def absorb(self, place: int, step: Native) -> tuple[Instruction, list[str | None], str]:
         """What comes next and only moves the result: done here, so that the resume function need not look at the value."""
+        instructions = self.site.program.instructions
+        following = instructions[place]
         if len(step.results) != 1:
             return following, step.results, ""
         [result] = step.results
-        instructions = self.site.program.instructions
-        after = instructions[self.site.at + 2] if len(instructions) > self.site.at + 2 else following
+        after = instructions[place + 1] if len(instructions) > place + 1 else following
         if following.opname == "RETURN_VALUE" and result is not None:
             return following, step.results, f"return {result}"
         if following.opname == "POP_TOP":
