@@ -39,6 +39,7 @@ from ..values.modules import in_checkpoint_of_itself, is_data_parallel, runs_bet
 from .kinds import kinds_among
 from .limits import FINAL, growth
 from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
+from .traced import called as called
 from .turns import Turns
 from .varying import Seen
 
