@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import operator
 import sys
 import types
@@ -56,6 +57,29 @@ class Vector(typing.NamedTuple):
 
     def __exit__(self, *args):
         told("exit")
+
+
+class BoundPartial(functools.partial):
+    """One with an attribute of its own in the place of the function."""
+
+    __slots__ = ("func",)
+
+    def __init__(self, func):
+        self.func = func
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self.func, instance)
+
+
+class Scaling:
+    by = 3
+    scaled = BoundPartial(lambda self, x: x * self.by)
+
+
+def test_partials_that_mean_something_else_by_their_attributes():
+    alone = BoundPartial(lambda x: x * 2)
+    differs(lambda x: (Scaling().scaled(x), alone.func(x)))
+    differs(lambda x: alone(x) + 1, whole=False)
 
 
 V = Vector(5, 6)

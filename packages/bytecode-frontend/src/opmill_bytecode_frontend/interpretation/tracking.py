@@ -412,6 +412,8 @@ def method(vm: Interpreter, obj: types.MethodType, source: Source | None) -> Val
 
 @tracks(functools.partial)
 def partial(vm: Interpreter, obj: functools.partial[object], source: Source | None) -> Value:
+    if any(find_in_mro(type(obj).__mro__, name)[0] is not functools.partial for name in ("func", "args", "keywords")):
+        return object_(vm, obj, source)  # a class that means something else by these
     if vm.varying.remade and source is not None and not root_is_pinned(source):
         vm.guard(TypeIs(source, type(obj)))
         named = cast(DictValue, vm.wrap(obj.keywords, Attr(source, "keywords")))
