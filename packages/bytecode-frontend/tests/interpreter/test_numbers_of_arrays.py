@@ -174,11 +174,20 @@ def test_slices_by_numbers_of_arrays_that_the_program_made():
         steps[1:3] = steps[1:3] * 2
         return x[steps[1] : steps[3]], x[:: steps[1]]
 
+    def written_later(x):
+        steps = np.arange(4)
+        view, copy = steps[1:], steps + 0
+        before = steps[2]
+        np.add(steps, 1, out=steps)
+        steps.sort()
+        view[0] = 3
+        return x[view[0] :], x[copy[1] :], x[before:], x[: steps[3]], np.reshape(x, steps[1:3] - np.array([1, 0]))
+
     x = np.arange(6.0)
     graphs = []
     compiled = capture(constants, lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)
     assert str(compiled(x)) == str(constants(x)) and len(graphs) == 1
-    for program in (written, doubled):
+    for program in (written, doubled, written_later):
         assert str(capture(program, "eager")(x)) == str(program(x))
 
 

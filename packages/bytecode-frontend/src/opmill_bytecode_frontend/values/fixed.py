@@ -41,7 +41,8 @@ def with_writes(vm: Machine, node: torch.fx.Node) -> set[torch.fx.Node]:
 
 def writes(node: torch.fx.Node) -> bool:
     """Whether a step writes to a tensor that it is given."""
-    in_place = node.op == "call_method" and re.search(r"[^_]_$", str(node.target)) is not None
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "").removesuffix(".default")
+    in_place = node.op in ("call_method", "call_function") and re.search(r"[^_]_$", name) is not None
     return in_place or "out" in node.kwargs or node.target is operator.setitem
 
 

@@ -10,10 +10,9 @@ import torch
 
 from opmill_fake_tensors.symbols.asking import known_from_data
 
-from ...values.arrays import ArrayValue, sizes_now
+from ...values.arrays import ArrayValue, known_number, sizes_now
 from ...values.base import Lazy, Value
 from ...values.constant import ConstantValue
-from ...values.fixed import is_fixed
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ...values.tensor import TensorValue
@@ -36,8 +35,10 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     if not isinstance(owner, ArrayValue):
         return refuse(vm, "subscript", "it is of no array of the graph")
     parts = [vm.wrap(p.obj, p.source) if type(p) is Lazy else p for p in (key.items if type(key) is TupleValue else [key])]
-    if any(isinstance(n, ArrayValue) and not is_fixed(vm, n.inner) for p in parts if isinstance(p, SliceValue) for n in p.parts):
-        return refuse(vm, "subscript", "where a slice begins or ends depends on data")
+    if any(isinstance(n, ArrayValue) for p in parts if isinstance(p, SliceValue) for n in p.parts):
+        parts = [SliceValue(*[end_of_slice(vm, n) for n in p.parts]) if isinstance(p, SliceValue) else p for p in parts]
+        key = TupleValue(parts)
+        args = [owner, key, *args[2:]]
     backwards = any(isinstance(p, SliceValue) and negative(vm, p) for p in parts)
     if any(map(is_mask, parts)) and (len(args) == 2 or takes_items(vm, owner, parts, args)):
         ask(vm, obj if len(args) == 2 else operator.getitem, "subscript", args[:2], kwargs)
@@ -58,6 +59,16 @@ def subscript(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str,
     found = inner.method(vm, "__getitem__", [index(vm, key)], {})
     made = finished(vm, "subscript", want, found, [owner])
     return settled(vm, made, lambda sizes: asked(vm, obj, "subscript", args, kwargs, False, sizes), changing(vm, args))
+
+
+def end_of_slice(vm: Interpreter, part: Value) -> Value:
+    """Where a slice begins or ends; a number of an array's must be the same at each call."""
+    if not isinstance(part, ArrayValue):
+        return part
+    found = known_number(vm, part)
+    if type(found) is not int:
+        return refuse(vm, "subscript", "where a slice begins or ends depends on data")
+    return ConstantValue(found)
 
 
 def is_mask(part: Value) -> bool:
