@@ -131,9 +131,9 @@ def test_generators_with_seeds() -> None:
         old.shuffle(x)
         return rows, x, rng.permutation(x), rng.normal(size=2) * x[:2], rng.integers(9), old.rand(3), old.choice(5, 2), rng
 
-    x = np.arange(5.0)
-    for _ in range(2):
-        got, want = whole(run)(x.copy()), run(x.copy())
+    compiled = whole(run)
+    for x in (np.arange(5.0), np.arange(5.0), np.arange(7.0), np.arange(9.0)):
+        got, want = compiled(x.copy()), run(x.copy())
         same(list(got[:-1]), list(want[:-1]), close)
         assert got[-1].random() == want[-1].random()
 

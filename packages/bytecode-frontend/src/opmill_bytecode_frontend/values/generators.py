@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from .arrays import Array, ArrayValue, is_symbolic
+from .arrays import Array, ArrayValue
 from .base import Machine, NotConstant, Value
 from .constant import ConstantValue
 
@@ -46,8 +46,11 @@ class GeneratorValue(Value):
     def order(self, vm: Machine, array: ArrayValue, draw: Callable[[Array], None]) -> Value:
         """Where each row comes from once ``draw`` has shuffled the array, of which it is given one of positions."""
         np = sys.modules["numpy"]
-        if array.is_number or not array.like.ndim or is_symbolic(array.inner.fake):
-            vm.unsupported("FE019", "an order of numpy.random's", "how much is shuffled is not assumed", HINT)
+        sizes = (*array.inner.fake.shape, *array.inner.fake.stride())
+        if array.is_number or not array.like.ndim or any(type(n) is not int and not n.node.has_hint() for n in sizes):
+            vm.unsupported("FE019", "an order of numpy.random's", "how much is shuffled only data tell", HINT)
+        for n in sizes:
+            int(n)  # assumes it
         places = np.arange(array.like.shape[0]).reshape(-1, *[1] * (array.like.ndim - 1))
         draw(places)
         return vm.fresh(places.reshape(-1))
