@@ -1,5 +1,6 @@
 """Every kind of callable that compile() takes."""
 
+import asyncio
 import functools
 import inspect
 
@@ -151,3 +152,36 @@ def test_compiled_inside_of_compiled_code(caplog):
         return inner(x) + 1
 
     assert torch.equal(outer(X), affine(X) + 1) and torch.equal(outer(X), affine(X) + 1) and not caplog.records
+
+
+def test_coroutines_and_generators():
+    async def doubled(x):
+        await asyncio.sleep(0)
+        return x * 2
+
+    def multiples(x):
+        for k in range(3):
+            yield x * k
+
+    x = torch.randn(3)
+    torch.testing.assert_close(asyncio.run(opmill.compile(doubled, backend="eager")(x)), x * 2)
+    torch.testing.assert_close(list(opmill.compile(multiples, backend="eager")(x)), list(multiples(x)))
+
+
+def test_transforms_of_what_was_compiled_and_compiled_transforms():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled, model, x = opmill.compile(lambda x: x.sin() * 2, backend=backend), torch.nn.Linear(3, 3), torch.randn(4, 3)
+    torch.testing.assert_close(torch.vmap(compiled)(x), x.sin() * 2)
+    torch.testing.assert_close(torch.func.grad(lambda t: compiled(t).sum())(x), x.cos() * 2)
+    torch.testing.assert_close(torch.jit.trace(compiled, x)(x + 1), (x + 1).sin() * 2)
+    parameters = {name: value.detach() + 1 for name, value in model.named_parameters()}
+    called = opmill.compile(lambda given, x: torch.func.functional_call(model, given, (x,)), backend=backend, fullgraph=True)
+    torch.testing.assert_close(called(parameters, x), torch.func.functional_call(model, parameters, (x,)))
+    scripted = torch.jit.script(torch.nn.Linear(3, 3))
+    torch.testing.assert_close(opmill.compile(lambda x: scripted(x) + 1, backend=backend)(x), scripted(x) + 1)
+    assert len(graphs) >= 3
