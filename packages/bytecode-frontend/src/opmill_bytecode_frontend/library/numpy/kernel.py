@@ -48,6 +48,11 @@ def _defined() -> torch.library.Library:
     return library
 
 
+#: What a step is told does not change, and is only read.
+read = functools.lru_cache(maxsize=1024)(json.loads)
+
+
+@functools.lru_cache(maxsize=1024)
 def function_of(name: str) -> Callable[..., Told]:
     """The function of this name; of a method (``.sort``) the one of all arrays."""
     np = sys.modules["numpy"]
@@ -64,8 +69,8 @@ def _assign(array: Told, key: Told, value: Told) -> None:
 def run(name: str, arrays: Sequence[torch.Tensor], told: str, sizes: Sequence[int], results: str) -> list[torch.Tensor]:
     """What the operator does."""
     np: Told = sys.modules["numpy"]
-    given = [each.detach().resolve_conj().resolve_neg().numpy() for each in arrays]
-    args, kwargs = decoded(json.loads(told), given)
+    given = [each.detach().resolve_conj().resolve_neg().numpy() if each.is_complex() else each.detach().numpy() for each in arrays]
+    args, kwargs = decoded(read(told), given)
     function = function_of(name.lstrip("!?"))
     with np.errstate(all="ignore"):
         if name.startswith("?"):
