@@ -93,6 +93,39 @@ def test_quantised_weights(name: str) -> None:
         assert (got - exact).norm() <= (expected - exact).norm() * 1.01 + 1e-6
 
 
+class Convolutions(nn.Module):
+    """What a normalisation knows stands beside quantised weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(self.up(self.begin(x).mean((2, 3))).relu())
+
+
+OTHERS: dict[str, Callable[[], tuple[nn.Module, Callable[[int], torch.Tensor]]]] = {
+    "a layer of torch's": lambda: (nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), lambda n: torch.randn(n, 5, 64)),
+    "convolutions": lambda: (Convolutions(), lambda n: torch.randn(n, 3, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", ["int8", "float8", "int8 dynamic, int4"])
+@pytest.mark.parametrize("model", OTHERS)
+def test_other_models(model: str, name: str) -> None:
+    torch.manual_seed(0)
+    changed, given = OTHERS[model]()
+    torchao.quantize_(changed.eval(), INFERENCE[name]())
+    compiled = opmill.compile(changed, fullgraph=True)
+    with torch.no_grad():
+        for rows in (2, 4, 3):
+            x = given(rows)
+            torch.testing.assert_close(compiled(x), changed(x), rtol=1e-4, atol=1e-4)
+    record = record_of(compiled)
+    assert record is not None and len(record[1].graphs) == 2
+
+
 @pytest.mark.parametrize("name", TRAINING)
 def test_training_with_quantised_weights(name: str) -> None:
     _, changed, tokens = quantised(TRAINING[name])

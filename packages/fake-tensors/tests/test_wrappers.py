@@ -144,6 +144,23 @@ def test_what_lies_in_a_wrapper_is_not_known() -> None:
     assert not fake.a.is_known() and not fake.b.is_known()
 
 
+def test_a_write_is_noted_beside_wrappers() -> None:
+    known, context = torch.zeros(2), FakeContext()
+    context.know(known, lambda: None)
+    wrapper: Any = context.from_tensor(Pair(torch.ones(2), torch.zeros(2)))
+    with context:
+        wrapper.a.add_(1)
+        context.from_tensor(torch.ones(2)).add_(1)
+        assert context.from_tensor(known).is_known()
+
+
+def test_what_fails_to_be_put_together_is_not_taken_apart() -> None:
+    pair = Pair(torch.ones(2), torch.zeros(2))
+    pair.a = "no tensor"
+    with pytest.raises(NoFakeKernel, match="__tensor_unflatten__ of Pair fails: AttributeError"):
+        FakeContext().from_tensor(pair)
+
+
 def test_computed_wrappers_are_no_leaves() -> None:
     pair = Pair(torch.ones(3), torch.zeros(3)).requires_grad_() * 2
     fake = FakeContext().from_tensor(pair)

@@ -216,6 +216,109 @@ def test_assignments_to_wrappers_are_refused() -> None:
     assert broken(p).tag == 3 and p.tag == 3
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_attributes_that_say_nothing_of_operators_are_put_on(given: bool) -> None:
+    def function(p: Any, x: Any) -> Any:
+        made = p if given else p * 2
+        made.note, made.steps, made.main = "n", 3, x * 2
+        return made.b * made.steps + made.main, made
+
+    found, expected = (call(pair(3), torch.arange(3.0)) for call in (compiled(function), function))
+    same(found, expected)
+    assert (found[1].note, found[1].steps) == ("n", 3) and torch.equal(found[1].main, expected[1].main)
+
+
+class Boosted(Pair):
+    """Reads an attribute that the context does not say, and keeps what it computed."""
+
+    kept: Any = None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Boosted(inner["a"], inner["b"], context, size, stride)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        by = max(getattr(p, "boost", 1) for p in pytree.tree_leaves(args) if isinstance(p, cls))
+        return func(*pytree.tree_map_only(cls, lambda p: p.a + p.b, args), **(kwargs or {})) * by
+
+
+def boosted(**attributes: Any) -> Any:
+    made = Boosted(torch.arange(3.0), torch.ones(3))
+    vars(made).update(attributes)
+    return made
+
+
+def test_attributes_that_operators_read_and_the_context_does_not_say_are_not_passed_over() -> None:
+    f = capture(lambda p: p * 2, backend="eager")
+    for attributes in ({}, {"boost": 3}, {"boost": 4, "name": "n"}, {"name": "n"}):
+        assert torch.equal(f(boosted(**attributes)), boosted(**attributes) * 2)
+    with pytest.raises(Unsupported, match="FE051: a Boosted with attribute boost"):
+        compiled(lambda p: p * 2)(boosted(boost=2))
+
+    def function(p: Any) -> Any:
+        p.boost = 5
+        return p + 1
+
+    assert torch.equal(capture(function, backend="eager")(boosted()), function(boosted()))
+
+
+def test_what_a_wrapper_keeps_is_read_from_it() -> None:
+    def function(p: Any) -> Any:
+        return p.kept
+
+    class Keeping(Boosted):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.kept = None
+
+        @staticmethod
+        def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+            return Keeping(inner["a"], inner["b"], context, size, stride)
+
+    f, p = capture(function, backend="eager"), Keeping(torch.ones(2), torch.zeros(2))
+    assert f(p) is None
+    p.kept = torch.full((2,), 5.0)
+    assert torch.equal(f(p), p.kept)
+
+
+def test_a_wrapper_that_is_not_made_yet_is_refused() -> None:
+    class Late(Pair):
+        def __tensor_flatten__(self) -> Any:
+            return ["inner"], None  # until it is assigned: a method of tensors
+
+        @staticmethod
+        def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+            return Late(inner["inner"], inner["inner"], 0, size, stride)
+
+    with pytest.raises(Unsupported, match=r"FE051.*[\s\S]*__tensor_unflatten__ of .*Late fails"):
+        compiled(lambda p: p + 1)(Late(torch.ones(2), torch.ones(2)))
+
+
+class Told(Pair):
+    """Is told of torch's functions, too."""
+
+    __torch_function__ = classmethod(lambda cls, func, types, args=(), kwargs=None: cls.told(func, args, kwargs or {}))  # type: ignore[assignment]
+
+    @classmethod
+    def told(cls, func: Any, args: Any, kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return args[0].a - 5 if func is torch.nn.functional.normalize else func(*args, **kwargs)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Told(inner["a"], inner["b"], context, size, stride)
+
+
+def test_classes_that_are_told_of_functions_are_asked() -> None:
+    def function(p: Any, x: Any) -> Any:
+        asked = (torch.overrides.has_torch_function((p, x)), torch.overrides.has_torch_function_unary(x))
+        return *asked, torch.nn.functional.normalize(p, dim=0), torch.nn.functional.normalize(x, dim=0)
+
+    given = Told(torch.arange(3.0), torch.ones(3)), torch.arange(3.0)
+    same(compiled(function)(*given), function(*given))
+
+
 def test_what_pickles_a_wrapper_is_in_no_graph() -> None:
     def function(x: Any) -> Any:
         return copy.copy(x) * 2

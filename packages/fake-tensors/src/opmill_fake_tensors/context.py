@@ -225,7 +225,8 @@ class FakeContext(TorchDispatchMode):
             return
         own = fake.meta.untyped_storage()._cdata
         with no_dispatch(), no_levels():
-            inputs = [(made, ref()) for ref, made in self._by_id.values() if made.meta.untyped_storage()._cdata == own]
+            plain = [(ref, made) for ref, made in self._by_id.values() if type(made) is FakeTensor]  # what is in wrappers is among them
+            inputs = [(made, ref()) for ref, made in plain if made.meta.untyped_storage()._cdata == own]
             touched = {real.untyped_storage()._cdata for _, real in inputs if real is not None}
         for storage, box in self._known:
             if storage in touched:

@@ -172,7 +172,8 @@ def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
 
 
 def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
-    """A tensor of this form of the next plain tensors. Raises :class:`NotTakenApart` where its class makes one of another class."""
+    """A tensor of this form of the next plain tensors. Raises :class:`NotTakenApart` where its class makes one of another class, or none
+    of what it says itself."""
     if form is None:
         return next(leaves)
     if type(form) is Thing:
@@ -181,7 +182,10 @@ def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
     parts = {name: put_together(part, leaves) for name, part in zip(form.names, form.parts, strict=True)}
     if is_jagged(form.cls) and type(rows := parts[rows_among(form.names)]) is FakeTensor:
         speak_of_rows(rows)
-    made = form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
+    try:
+        made = form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
+    except (TypeError, AttributeError) as error:  # it is called with what another method of the class gave
+        raise NotTakenApart(f"__tensor_unflatten__ of {form.cls.__qualname__} fails: {type(error).__name__}: {error}") from None
     if type(made) is not form.cls:  # a static method that a class has of its base, say
         raise NotTakenApart(f"__tensor_unflatten__ of {form.cls.__qualname__} gives a {type(made).__qualname__}")
     return made

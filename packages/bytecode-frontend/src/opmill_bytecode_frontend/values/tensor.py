@@ -23,6 +23,7 @@ from .iterators import STOP, ItemsIterator
 from .mapping import DictValue
 from .new_data import NewData, may_be_given, take
 from .sequence import ListValue, SliceValue, TupleValue
+from .wrapped import may_put_on
 
 #: dunder -> (function recorded, operands swapped)
 OPERATORS: dict[str, tuple[object, bool]] = {}
@@ -201,7 +202,7 @@ class TensorValue(Value):
         return found is not MISSING and vm.truth(found)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        if takes_operators(self.cls) and name != "grad":
+        if takes_operators(self.cls) and name != "grad" and (name in SAID.values() or not may_put_on(self, name)):
             why = "it may say what operators on the tensor do"
             vm.unsupported("FE032", f"assignment to attribute {name} of a {self.cls.__qualname__}", why, "make a new tensor")
         if name == "data" and isinstance(value, TensorValue) and may_be_given(vm, self, value):

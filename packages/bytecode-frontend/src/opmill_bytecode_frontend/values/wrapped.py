@@ -6,7 +6,7 @@ says, as they do when the graph is compiled: a graph has the operators of the pr
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from ..interpretation.owners import installed
 from .base import MISSING, Machine, Value, find_in_mro
 from .immutable import SETTLED
 from .objects import bind_descriptor
-from .self_contained import also_read
+from .self_contained import also_read, mentions
 
 if TYPE_CHECKING:
     from opmill_guards.source import Source
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .tensor import TensorValue
 
 OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
+PLAIN = (bool, int, float, complex, str, bytes)
 CODE = (types.FunctionType, property, classmethod, staticmethod)
 
 
@@ -73,6 +74,8 @@ def of_object(vm: Machine, value: TensorValue, name: str) -> Value:
         return vm.recorder.track(vm, content, node)
     if value.obj is not None and getattr(value.obj, name, MISSING) is content:
         return vm.wrap(content, Attr(value.source, name))
+    if content is None and value.obj is not None and isinstance(real := getattr(value.obj, name), torch.Tensor):
+        return vm.wrap(real, Attr(value.source, name))  # what it keeps once it was computed
     if isinstance(content, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return vm.fresh(content)
     return vm.wrap(content, Pinned(content, name))
@@ -85,6 +88,11 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
     vm.recorder.wrappers.meet(obj)
     tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
     things = {name: getattr(obj, name) for name in names if name not in tensors}
+    if (more := unsaid(obj, vars(fake))) is not None:
+        why = "its __tensor_flatten__ does not say so, and code of its class reads it"
+        hint = "say it in the context that __tensor_flatten__ gives"
+        vm.unsupported("FE051", f"a {cls.__qualname__} with attribute {more}", why, hint)
+    said = {key: value for key, value in vars(obj).items() if type(value) in PLAIN}
     alone = is_jagged(cls)  # what is inside has other sizes than the tensor
     moving = [] if alone else [(name, d, often) for name in tensors for d, often in _moving(obj, getattr(obj, name), getattr(fake, name))]
 
@@ -92,6 +100,7 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
         found, says = now.__tensor_flatten__()
         alike = (says is context or same_context(says, context)) and tuple(found) == names
         alike = alike and all(same_context(getattr(now, name), things[name]) for name in things)
+        alike = alike and said.keys() <= vars(now).keys() and unsaid(now, said) is None
         return alike and all(getattr(now, name).shape[d] * often == now.shape[d] for name, d, often in moving)
 
     label, read = f"{cls.__qualname__} of the same context", also_read(cls, "__tensor_flatten__")
@@ -116,10 +125,29 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
             guard_inside(vm, part, inner, where)
 
 
+def unsaid(obj: torch.Tensor, said: Mapping[str, object]) -> str | None:
+    """An attribute of a wrapper, a number or a text, that is not as it was ``said`` to be, and that code of its class may read: operators
+    may mean something else by it. None where there is none."""
+    for name, value in vars(obj).items():
+        if type(value) in PLAIN and name != "_is_param" and (name not in said or type(said[name]) in (*PLAIN, type(None))):
+            other = said.get(name, MISSING)
+            if (type(other) is not type(value) or (other != value and value == value)) and mentions(type(obj), name):
+                return name
+    return None
+
+
 def _moving(obj: torch.Tensor, part: torch.Tensor, fake: torch.Tensor) -> Iterator[tuple[int, int]]:
     """The dimensions of a part whose sizes are not assumed, and how often each goes into the whole."""
     dims = [d for d, n in enumerate(fake.shape) if type(n) is not int]
     yield from (shares(obj, part, dims) or {}).items()
+
+
+def may_put_on(value: TensorValue, name: str) -> bool:
+    """Whether an attribute of a wrapper can say nothing of what operators on it do: it is no part of it, and nothing that its class leads
+    to reads it."""
+    cls = value.cls
+    known = name in getattr(value.fake, "__dict__", ()) or any(name in vars(base) for base in cls.__mro__)
+    return not known and cls.__setattr__ is object.__setattr__ and not mentions(cls, name)
 
 
 class InstalledMethod(Value):
@@ -138,4 +166,4 @@ class InstalledMethod(Value):
         return vm.recorder.call_method(vm, self.name, [self.owner, *args], kwargs)
 
 
-__all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped"]
+__all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped", "may_put_on"]

@@ -141,6 +141,9 @@ def _supposed(x: Any) -> Looks:
 
 
 def _carriers(looks: Looks, like: Any) -> list[Any]:
+    if not looks.differentiable:
+        what, hint = "a gradient that is a wrapper with integers inside", "let its class give plain gradients"
+        raise GraphError("GI061", what, why="integers have no gradient", hint=hint)
     sample = apart(like)[1][0]
     if not isinstance(sample, FakeTensor):
         return carriers(looks, like.device)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.overrides
 
+from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned
 
 from ...values.base import Value
@@ -58,13 +59,24 @@ ASKING = (torch.overrides.has_torch_function, torch.overrides.has_torch_function
 
 @handles(*ASKING)
 def has_torch_function(vm: Interpreter, *args: Value) -> Value:
-    return ConstantValue(not vm.recorder.overrides_off and any(map(overriding, args)))
+    return ConstantValue(not vm.recorder.overrides_off and any(overriding(arg) or has_answering(arg) for arg in args))
 
 
 @handles(torch.overrides.handle_torch_function)
 @named("torch.overrides.handle_torch_function")
 def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *args: Value, **kwargs: Value) -> Value:
-    return ask_classes(vm, function, overriding(relevant), args, kwargs)
+    found = overriding(relevant)
+    if not found and has_answering(relevant):  # the class answers where the function is called with fakes
+        return vm.recorder.call_function(vm, function.real(), list(args), kwargs)
+    return ask_classes(vm, function, found, args, kwargs)
+
+
+def has_answering(value: object, depth: int = 2) -> bool:
+    """Whether there are tensors in a value whose class takes operators and is told of torch's functions, too."""
+    if isinstance(value, TensorValue):
+        return takes_operators(value.cls) and value.cls.__torch_function__ is not torch._C._disabled_torch_function_impl
+    items = getattr(value, "items", None)
+    return depth > 0 and isinstance(items, list) and any(has_answering(item, depth - 1) for item in items)
 
 
 def overridden(vm: Interpreter, obj: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
