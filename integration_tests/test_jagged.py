@@ -125,6 +125,25 @@ CASES = [(name, gradients) for name in WHOLE for gradients in (False, True)]
 CASES += [(name, False) for name in FORWARD] + [(name, gradients) for name in BREAKS for gradients in (False, True)]
 
 
+def refused(make: Callable[[], Any]) -> tuple[type, str]:
+    """The error of the backward, in the words that eager and compiled code share."""
+    with pytest.raises((RuntimeError, AttributeError)) as error:
+        make().square().sum().backward()
+    return (error.type, str(error.value)) if error.type is NotImplementedError else (RuntimeError, "sizes")
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_gradients_that_torch_does_not_have_are_refused_in_the_backward(name: str, caplog: Any) -> None:
+    """The forward runs, as in eager, and nothing is called an internal error."""
+    x, function = of_rows().requires_grad_(), lambda x: getattr(F.linear(x, MATRICES[0].t()).sin(), name)(1)
+    compiled = opmill.compile(function)
+    torch.testing.assert_close(compiled(x), function(x))
+    assert refused(lambda: compiled(x)) == refused(lambda: function(x))
+    record = record_of(compiled)
+    assert record is not None and [g.fallback[:5] for g in record[1].graphs] == ["GI001"]
+    assert "internal error" not in caplog.text
+
+
 @pytest.mark.parametrize(("name", "gradients"), CASES)
 def test_results_are_those_of_eager(name: str, gradients: bool) -> None:
     program, make = {**WHOLE, **FORWARD, **BREAKS}[name]

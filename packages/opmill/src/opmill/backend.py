@@ -244,6 +244,9 @@ def _may_try_again(graph_module: Any, example_inputs: Sequence[Any]) -> bool:
 
 
 def _is_symbolic(example: Any) -> bool:
+    """Not of jagged tensors, whose lengths are never those of one call."""
+    if getattr(example, "is_nested", False):
+        return False
     return not hasattr(example, "shape") or any(type(n) is not int for n in example.shape)
 
 

@@ -155,8 +155,8 @@ def _differentiate(
     for group in found:
         try:
             pairs = _gradients(recorder, [outputs[k] for k in group], [tangents[k] for k in group], sources)
-        except RuntimeError as error:
-            if _SPOILED in str(error):
+        except (RuntimeError, AttributeError) as error:
+            if isinstance(error, NotImplementedError) or any(said in str(error) for said in _REFUSALS):
                 raise GraphError("GI001", "a backward that autograd refuses", why=str(error).partition(" Hint")[0]) from None
             if _FREED not in str(error):
                 raise
@@ -183,7 +183,8 @@ def outside_of_autocast() -> Iterator[None]:
 
 _FREED = "backward through the graph a second time"
 _SPOILED = "modified by an inplace operation"
-"""How autograd says that a program has freed, or written over, what is needed."""
+_REFUSALS = (_SPOILED, "expected to contain only concrete integers", "RaggedNode")
+"""How autograd says that a program has freed, or written over, what is needed, and jagged tensors that an operator has no gradient."""
 
 
 def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor], sources: dict[str, FakeTensor]) -> dict[str, Any]:
