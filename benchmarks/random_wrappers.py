@@ -1,5 +1,5 @@
-"""Random programs over tensor subclasses: pairs with metadata, pairs of pairs, pairs beside plain tensors; views, writes, changes of type,
-several outputs, what is inside, gradients."""
+"""Random programs over tensor subclasses: pairs with metadata, pairs of pairs, pairs beside plain tensors, sums that read what their context
+does not say; views, writes, changes of type, several outputs, what is inside, what the program puts on them, gradients."""
 
 from __future__ import annotations
 
@@ -51,6 +51,21 @@ class Pair(torch.Tensor):
         return f"Pair({self.a!r}, {self.b!r}, {self.tag})"
 
 
+class Boosted(Pair):
+    """Operators compute with the sum of both tensors, times a number that may be put on it and that its context does not say."""
+
+    boost: float
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Boosted(inner["a"], inner["b"], context, size, stride)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        plain = pytree.tree_map_only(Boosted, lambda p: (p.a + p.b) * getattr(p, "boost", 1), (args, kwargs or {}))
+        return func(*plain[0], **plain[1])
+
+
 def of(args: Any, name: str) -> Any:
     return pytree.tree_map_only(Pair, lambda p: getattr(p, name), args)
 
@@ -84,11 +99,13 @@ class Program:
                 value = Pair(value, plain(), 2)
             if kind.startswith("nested"):
                 value = Pair(Pair(value, plain(), 1), Pair(plain(), plain(), 1), 3)
+            if kind == "boosted":
+                value = Boosted(value, plain(), 1)
             made.append(value.requires_grad_() if kind.endswith("grad") else value)
         return made
 
 
-KINDS = ("plain", "pair", "nested", "plain grad", "pair grad", "nested grad")
+KINDS = ("plain", "pair", "nested", "plain grad", "pair grad", "nested grad", "boosted")
 SAME = (
     "{0} * 2 + 1", "{0} + {1}", "{0} * {1}", "torch.sin({0})", "torch.relu({0}) - {1}", "{0}.clone()", "torch.where({0} > 0, {0}, {1})", "{0}.contiguous()",
     "{0}.to(torch.float32).to(torch.float64)", "torch.cat([{0}, {1}])[{0}.shape[0]:]", "F.softmax({0}, 1)", "{0} @ ({1}.t() @ {0})", "{0}.flip(0)",
@@ -108,6 +125,13 @@ WRITES = (
     "{0}.a.add_(1)",
     "{0}.select(1, 0).add_({1}.select(1, 1))",
 )
+PUT_ON = (
+    "{0}.note = {1}.shape[0] + 2",
+    "{0}.note = {1}.detach() * 2",
+    "{0}.note = 'text'",
+    "{0}.boost = 3",
+    "{0}.boost = {1}.shape[1] + 1",
+)
 ENDS = (
     "{0}",
     "{0}.sum()",
@@ -126,7 +150,7 @@ def program(seed: int) -> Program:
     """The same for the same seed."""
     pick = random.Random(seed)
     kinds = tuple(pick.choice(KINDS) for _ in range(pick.randint(1, 3)))
-    if not any(kind.startswith(("pair", "nested")) for kind in kinds):
+    if not any(kind.startswith(("pair", "nested", "boosted")) for kind in kinds):
         kinds = (*kinds, pick.choice(("pair", "pair grad", "nested")))
     names = {f"x{k}": kind.split()[0] for k, kind in enumerate(kinds)}
     fresh: set[str] = set()
@@ -135,6 +159,9 @@ def program(seed: int) -> Program:
         one = pick.choice(list(names))
         other = pick.choice([n for n in names if names[n] == names[one] or "plain" in (names[one], names[n])])
         roll, name = pick.random(), f"y{k}"
+        if pick.random() < 0.15:
+            lines.append(pick.choice(PUT_ON).format(one, pick.choice(list(names))))
+            continue
         if roll < 0.2 and fresh:
             target = pick.choice(sorted(fresh))
             form = pick.choice([w for w in WRITES if ".a." not in w or names[target] == "pair"])
@@ -152,7 +179,7 @@ def program(seed: int) -> Program:
             if form.startswith(("{0}.expand_as", "{0}.chunk")):
                 kind = names[one]
         lines.append(f"{name} = {form.format(one, other)}")
-        names[name] = kind
+        names[name] = "plain" if kind == "boosted" else kind
         if form in ("{0} * 2 + 1", "{0}.clone()", "torch.sin({0})", "{0} + {1}"):
             fresh.add(name)
     if pick.random() < 0.3 and any(kind in ("pair", "plain") for kind in kinds):
@@ -178,6 +205,8 @@ def differences(got: Any, expected: Any, where: str = "") -> str:
             return f"{where}.{name}: {getattr(got, name)} instead of {getattr(expected, name)}"
     if got.stride() != expected.stride() and got.numel() > 1:
         return f"{where}.stride(): {got.stride()} instead of {expected.stride()}"
+    if said := differences(getattr(got, "note", None), getattr(expected, "note", None), f"{where}.note"):
+        return said
     if isinstance(got, Pair):
         if got.tag != expected.tag:
             return f"{where}.tag: {got.tag} instead of {expected.tag}"
