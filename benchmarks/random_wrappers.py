@@ -127,7 +127,7 @@ WRITES = (
 )
 PUT_ON = (
     "{0}.note = {1}.shape[0] + 2",
-    "{0}.note = {1}.detach() * 2",
+    "{0}.note = {1} * 2",
     "{0}.note = 'text'",
     "{0}.boost = 3",
     "{0}.boost = {1}.shape[1] + 1",

@@ -16,7 +16,7 @@ from opmill_runtime_cache.devices.registry import traits_of, types
 
 from ..errors import GraphError
 from ..wrapped import INSIDE
-from ..wrapped.nodes import refuse_wrapper
+from ..wrapped.nodes import OtherGradient, refuse_mixed, refuse_wrapper
 from .apart import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
@@ -155,6 +155,10 @@ def _differentiate(
     for group in found:
         try:
             pairs = _gradients(recorder, [outputs[k] for k in group], [tangents[k] for k in group], sources)
+        except OtherGradient as other:
+            if other.flat and other.position >= 0:
+                refuse_mixed(outputs, tangents, sources[recorder.state.graph.inputs[other.position]])
+            raise
         except (RuntimeError, AttributeError) as error:
             if isinstance(error, NotImplementedError) or any(said in str(error) for said in _REFUSALS):
                 raise GraphError("GI001", "a backward that autograd refuses", why=str(error).partition(" Hint")[0]) from None

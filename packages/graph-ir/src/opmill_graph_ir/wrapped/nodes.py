@@ -78,6 +78,16 @@ def refuse_wrapper(gradient: Any, position: int) -> None:
         raise OtherGradient(position, Looks.of(gradient), flat=True)
 
 
+def refuse_mixed(outputs: Sequence[Any], tangents: Sequence[Any], source: Any) -> None:
+    """Raises GraphError GI061 where the gradient of a plain input is a wrapper for some outputs and plain for others: which it is then
+    depends on what the program differentiates."""
+    for output, tangent in zip(outputs, tangents, strict=True):
+        (found,) = torch.autograd.grad([output], [source], [tangent], allow_unused=True, retain_graph=True)
+        if found is not None and not takes_operators(type(found)):
+            what = "a plain input whose gradient is a wrapper for some outputs only"
+            raise GraphError("GI061", what, why="which it is depends on what is differentiated", hint="compile the parts by themselves")
+
+
 def apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
     """``take_apart`` with a numbered refusal (GI060)."""
     with _numbered(type(tensor)):
