@@ -37,7 +37,7 @@ def started(model: str, folder: Path) -> subprocess.Popen[str]:
     """A process that compiles with a cache and a folder for temporary files of its own, in a group of its own."""
     environment = {
         **os.environ, "OPMILL_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder / "temporary"),
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH")))),
     }  # fmt: skip
     (folder / "temporary").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PROGRAM, model]

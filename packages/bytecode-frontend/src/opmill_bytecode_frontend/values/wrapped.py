@@ -147,7 +147,8 @@ def may_put_on(value: TensorValue, name: str) -> bool:
     to reads it."""
     cls = value.cls
     known = name in getattr(value.fake, "__dict__", ()) or any(name in vars(base) for base in cls.__mro__)
-    return not known and cls.__setattr__ is object.__setattr__ and not mentions(cls, name)
+    own = find_in_mro(cls.__mro__, "__setattr__")[0] is not object
+    return not known and not own and not mentions(cls, name)
 
 
 class InstalledMethod(Value):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 TENSOR_BASE = torch._C.TensorBase
+_ASKED_NEVER = torch._C._disabled_torch_function_impl
 #: Attributes that are not the same on the tensor below.
 OF_OBJECTS = frozenset("grad _grad grad_fn data _backward_hooks _base _version".split())
 
@@ -74,7 +75,7 @@ def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *ar
 def has_answering(value: object, depth: int = 2) -> bool:
     """Whether there are tensors in a value whose class takes operators and is told of torch's functions, too."""
     if isinstance(value, TensorValue):
-        return takes_operators(value.cls) and value.cls.__torch_function__ is not torch._C._disabled_torch_function_impl
+        return takes_operators(value.cls) and getattr(value.cls, "__torch_function__", _ASKED_NEVER) is not _ASKED_NEVER
     items = getattr(value, "items", None)
     return depth > 0 and isinstance(items, list) and any(has_answering(item, depth - 1) for item in items)
 
