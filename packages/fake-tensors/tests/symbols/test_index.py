@@ -93,3 +93,5 @@ def test_equal_expressions_are_equal() -> None:
     assert (a + b) * (a - b) == a * a - b * b
     assert floordiv(8 * a + 4, 4) == 2 * a + 1 and floordiv(a * b, b) == a and mod(6 * a, 3).constant == 0
     assert 4 * floordiv(a, 4) + mod(a, 4) == a
+    assert floordiv(5 * a, 500) == floordiv(a, 100) and mod(6 * a, 10) == 2 * mod(3 * a, 5)  # what all have in common goes
+    assert floordiv(6 * a + 4, 10) == floordiv(3 * a + 2, 5) and 10 * floordiv(6 * a, 10) + mod(6 * a, 10) == 6 * a

@@ -10,7 +10,7 @@ from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Pha
 
 from . import walk
 from .emit.convert import Vectors
-from .emit.lanes import even_step, offsets
+from .emit.lanes import even_step, offsets, step_between_turns
 from .emit.memory import PICKED
 from .emit.types import TYPES
 from .target import Target
@@ -132,7 +132,9 @@ def _access(i: Index, axis: str, extents: Mapping[str, int], lanes: int, is_stor
         return 1.0 if is_store else 0.1 / lanes
     stride = i.stride_of(axis)
     if stride is None and (stride := even_step(i, axis, lanes, extents)) is None:
-        return 1.5 if is_store or offsets(i, axis, lanes, extents) is None else 2.0 / lanes
+        if is_store or (offsets(i, axis, lanes, extents) is None and step_between_turns(i, axis, lanes) is None):
+            return 1.5
+        return 2.0 / lanes
     if (n := stride.constant) in (0, 1):
         return (1.0 if is_store else 0.1 / lanes) if n == 0 else 1.0 / lanes
     if n == -1 and not is_store:

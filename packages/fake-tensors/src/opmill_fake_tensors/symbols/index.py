@@ -271,6 +271,10 @@ def _split(numerator: Index, divisor: int) -> tuple[Index, Index]:
     return _canonical(whole), _canonical(rest)
 
 
+def _shrunk(value: Index, factor: int) -> Index:
+    return Index(tuple((m, c // factor) for m, c in value.terms))
+
+
 def _reduced(numerator: Index, denominator: Index) -> tuple[Index, Index, Index]:
     """Both without the factor, a product of sizes, that all their terms have in common; and that factor."""
     if not numerator.terms:
@@ -353,6 +357,8 @@ def floordiv(numerator: IndexLike, denominator: IndexLike, extents: Extents | No
             return whole + bounds[0] // k
         if (c := n.constant) is not None:
             return index(c // k)
+        if (factor := gcd(k, *(c for _, c in rest.terms))) > 1:  # (6*i)//10 -> (3*i)//5
+            return whole + floordiv(_shrunk(rest, factor), k // factor, extents)
         if whole.terms:
             return whole + Index((((FloorDiv(rest, d),), 1),))
         if len(n.terms) == 1 and len(n.terms[0][0]) == 1 and n.terms[0][1] == 1:
@@ -385,6 +391,8 @@ def mod(numerator: IndexLike, denominator: IndexLike, extents: Extents | None = 
         bounds = rest.bounds(extents or {})
         if bounds is not None and bounds[0] >= 0 and bounds[1] < k:
             return rest
+        if (factor := gcd(k, *(c for _, c in rest.terms))) > 1:  # (6*i)%10 -> 2*((3*i)%5)
+            return mod(_shrunk(rest, factor), k // factor, extents) * factor
         return Index((((Mod(rest, d),), 1),))
     _, rest = _divided(n, d)
     if not rest.terms or _is_below(rest, d, extents or {}):

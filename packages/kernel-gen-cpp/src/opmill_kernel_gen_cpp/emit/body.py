@@ -9,24 +9,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import torch
-
-from opmill_graph_ir.loops.float8 import FLOAT8
 from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Let, Load, Op, Ref, Store
 
 from ..target import Target
 from . import convert, memory
 from .block import Block
+from .constants import const_text
 from .functions import function, splat
 from .index_text import index_text
-from .lanes import even_step, offsets
+from .lanes import even_step, offsets, step_between_turns
 from .needs import Needs
 from .primitives import COMPARISONS, LOGICAL, ROWS
 from .types import SIGNED_OF_SIZE, TYPES, Vectors
 
 _CALL = re.compile(r"%(\w+)")
-_FLOAT32_OVERFLOW = 3.4028235677973366e38  # from here on, rounding to float32 gives an infinity
 LaneStride = int | str | None
 """Elements between the addresses of neighbouring lanes: a number, C++ text, or None where it varies."""
 
@@ -264,6 +261,33 @@ class Body:
             return None
         return offsets(i, self.lanes.axis, self.lanes.vectors.lanes, self.extents)
 
+    def mostly_apart(self, i: Index) -> tuple[int, str] | None:
+        """How far lanes are from each other in most vectors, and how it is told (C++ text) that they are in this one."""
+        if self.lanes is None or any(self.varies_name(s) for s in i.symbols if s != self.lanes.axis):
+            return None
+        last = self.lanes.vectors.lanes - 1
+        step = step_between_turns(i, self.lanes.axis, last + 1)
+        return None if step is None else (step, f"{self.index(i, str(last))} - ({self.index(i)}) == {step * last}")
+
+    def places(self, i: Index) -> str | None:
+        """An index of each lane, as a vector of int64, where it is a sum of multiples of what differs between lanes."""
+        if self.lanes is None:
+            return None
+        vectors, rest, text = self.lanes.vectors, i, ""
+        for symbol in sorted(s for s in i.symbols if self.varies_name(s)):
+            step = i.stride_of(symbol)
+            if step is None or step.constant is None:
+                return None
+            if symbol == self.lanes.axis:  # the axis is where the first lane is
+                text += f" + {memory.iota(self.needs, 'i64', vectors.lanes)} * {step.constant}L"
+                continue
+            if symbol not in self.lets:
+                return None
+            rest = rest - step * symbol
+            lanes = convert.cast(self.needs, self.named(symbol).text, self.lets[symbol].dtype, "int64", vectors, self.target)
+            text += f" + {lanes}" if step.constant == 1 else f" + {lanes} * {step.constant}L"
+        return f"{splat(self.needs, 'i64', vectors.lanes)}({self.index(rest)}){text}"
+
     # ---- effects ---------------------------------------------------------------------------------------------------
 
     def check(self, check: Check, number: int) -> None:
@@ -358,36 +382,6 @@ _COMBINED = {
 # ---- one function a kind of expression -----------------------------------------------------------------------------------
 
 
-def const_text(c: Const) -> str:
-    """A constant as C++ text, exact."""
-    if c.dtype == "bool":
-        return "true" if c.value else "false"
-    if TYPES[c.dtype].kind == "raw":
-        return f"{FLOAT8[c.dtype].encode(float(c.value))}" if c.dtype in FLOAT8 else half_bits(float(c.value), c.dtype)
-    if TYPES[c.dtype].kind == "float":
-        value, suffix = float(c.value), "f" if c.dtype == "float32" else ""
-        if math.isnan(value):
-            return f'__builtin_nan{suffix}("")'
-        if math.isinf(value) or (c.dtype == "float32" and abs(value) >= _FLOAT32_OVERFLOW):
-            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
-        return f"{float_text(value)}{suffix}"
-    value = int(c.value)
-    if value == -(1 << 63):
-        return "(-0x7fffffffffffffffL - 1)"
-    return f"{value}{'UL' if c.dtype == 'uint64' else 'L' if c.dtype == 'int64' else ''}"
-
-
-def float_text(value: float) -> str:
-    """Decimal where that is short and exact, else hexadecimal."""
-    return repr(value) if value == round(value, 3) and abs(value) < 1e15 else value.hex()
-
-
-def half_bits(value: float, dtype: str) -> str:
-    """The bits of a float of 16 bits, as a number of C++."""
-    bits = torch.tensor(value, dtype=torch.float64).to(getattr(torch, dtype)).view(torch.int16).item()
-    return f"0x{int(bits) & 0xFFFF:04x}"
-
-
 def _index_value(body: Body, expr: IndexValue, home: Block) -> Value:
     stride = body.lane_stride(expr.index)
     if stride == 0:
@@ -402,13 +396,22 @@ def _index_value(body: Body, expr: IndexValue, home: Block) -> Value:
     if stride is None:
         name = body.fresh()
         home.add(f"{body.needs.vector(short, vectors.lanes)} {name};")
-        home.add(memory.each_lane(str(vectors.lanes), f"{name}[l] = {body.index(expr.index, 'l')};"))
+        each = memory.each_lane(str(vectors.lanes), f"{name}[l] = {body.index(expr.index, 'l')};")
+        if (mostly := body.mostly_apart(expr.index)) is not None:
+            home.add(f"if ({mostly[1]}) {name} = {_numbered(body, short, TYPES[dtype].c, body.index(expr.index), mostly[0])};")
+            each = f"else {{ {each} }}"
+        home.add(each)
         text = name
     else:
-        c = TYPES[dtype].c
-        put, lanes = splat(body.needs, short, vectors.lanes), memory.iota(body.needs, short, vectors.lanes)
-        text = f"({put}(({c}){body.index(expr.index)}) + {lanes} * ({c})({stride}))"
+        text = _numbered(body, short, TYPES[dtype].c, body.index(expr.index), stride)
     return body.bind(home, convert.cast(body.needs, text, dtype, expr.dtype, vectors, body.target), expr.dtype, True)
+
+
+def _numbered(body: Body, short: str, c: str, first: str, stride: LaneStride) -> str:
+    """A vector of integers, so far apart."""
+    assert body.lanes is not None
+    lanes = body.lanes.vectors.lanes
+    return f"({splat(body.needs, short, lanes)}(({c}){first}) + {memory.iota(body.needs, short, lanes)} * ({c})({stride}))"
 
 
 def _load(body: Body, expr: Load, home: Block) -> Value:
@@ -446,8 +449,9 @@ def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
     lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
     where = f"p_{expr.buffer} + {body.index(expr.index)}"
     if stride is None:
-        apart = None if part else body.lane_offsets(expr.index)
-        return f"{memory.neighbours(body.needs, short, apart, body.target)}({where})" if apart else _lane_load(body, expr, home, "", "{}")
+        if not part and (apart := body.lane_offsets(expr.index)):
+            return f"{memory.neighbours(body.needs, short, apart, body.target)}({where})"
+        return _lane_load(body, expr, home, "", "{}")
     count = f", {part[0]}" if part else ""
     if stride == 1:
         return f"{(partial(memory.load_part, target=body.target) if part else memory.load)(body.needs, short, lanes)}({where}{count})"
@@ -475,7 +479,15 @@ def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) 
     assert body.lanes is not None
     lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
     name, place = body.fresh(), f"p_{expr.buffer}[{body.index(expr.index, 'l')}]"
+    gather = memory.gather(body.needs, short, lanes, body.target) if not part and not condition else None
+    if gather is not None and (places := body.places(expr.index)) is not None:
+        home.add(f"const {body.needs.vector(short, lanes)} {name} = {gather}(p_{expr.buffer}, {places});")
+        return name
     home.add(f"{body.needs.vector(short, lanes)} {name} = {start};")
+    if not part and not condition and (mostly := body.mostly_apart(expr.index)) is not None:
+        home.add(f"if ({mostly[1]}) {name} = {_evenly(body, short, body.index(expr.index), expr.buffer, mostly[0])};")
+        home.add(f"else {{ {memory.each_lane(str(lanes), f'{name}[l] = {place};')} }}")
+        return name
     count = part[0] if part else str(lanes)
     if not count.isdigit():
         count, condition = str(lanes), f"l < {count}{f' && {condition}' if condition else ''}"
@@ -485,6 +497,16 @@ def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) 
         place = f"*({condition} ? &{place} : &{other})"  # no jump
     home.add(memory.each_lane(count, f"{name}[l] = {place};"))
     return name
+
+
+def _evenly(body: Body, short: str, at: str, buffer: str, step: int) -> str:
+    """Lanes ``step`` elements apart; one element for all where that is zero."""
+    assert body.lanes is not None
+    lanes = body.lanes.vectors.lanes
+    if step == 0:
+        return f"{splat(body.needs, short, lanes)}(p_{buffer}[{at}])"
+    helper = memory.load(body.needs, short, lanes) if step == 1 else memory.strided(body.needs, short, lanes, step)
+    return f"{helper}(p_{buffer} + {at}{'' if step == 1 else f', {step}'})"
 
 
 def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: str, home: Block) -> str:

@@ -200,7 +200,7 @@ def _range_reduced(v: str, fma: str, put: str, x: str, big: float) -> str:
 
 def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
     v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
-    larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
+    smaller = function(needs, "smaller", short, lanes, target)
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     p = _horner(fma, "r", _EXP, put)
     if (scaled := isa.instruction(target, "scalef", short, lanes * 32)) is not None:
@@ -217,11 +217,13 @@ def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
 }}""",
         )
         result = f"{halves}({p}, shifted)"
-    # Comparisons keep NaN.
+    # Comparisons keep NaN. What is zero is not computed: processors take some hundred cycles for results below the normal range, and masks
+    # of attention are made of such.
     return f"""static inline {v} {full}({v} x) {{
-  x = {larger}({put}(-104.5f), {smaller}({put}(89.0f), x));
+  const {i} none = x < -103.98f;
+  x = none ? ({v}){{}} : {smaller}({put}(89.0f), x);
   {_range_reduced(v, fma, put, "x", 12583166.0)}
-  return {result};
+  return none ? ({v}){{}} : {result};
 }}"""
 
 
@@ -358,6 +360,16 @@ def _copysign(needs: Needs, full: str, short: str, lanes: int, target: Target) -
     return f"static inline {v} {full}({v} x, {v} y) {{ return ({v})((({i})x & {mask}) | (({i})y & ~{mask})); }}"
 
 
+def _nextafter(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    """Numbers of one sign are in the order of their bits."""
+    v, i = needs.vector(short, lanes), needs.vector(SIGNED_OF_SIZE[C_OF_SHORT[short][1]], lanes)
+    mask = "0x7fffffff" if short == "f32" else "0x7fffffffffffffffL"
+    return f"""static inline {v} {full}({v} x, {v} y) {{
+  const {i} b = ({i})x, smallest = (({i})y & ~{mask}) | 1, next = b + (((x < y) == (b > 0)) ? ({i}){{}} + 1 : ({i}){{}} - 1);
+  return (x != x) | (y != y) ? x + y : x == y ? y : ({v})((b & {mask}) == 0 ? smallest : next);
+}}"""
+
+
 def _choice(name: str, sign: str) -> Emitter:
     """The larger or smaller of two: the second where either is NaN, as the instruction has it."""
 
@@ -437,4 +449,6 @@ POLYNOMIALS: dict[tuple[str, str], Emitter] = {
     ("abs", "f64"): _abs,
     ("copysign", "f32"): _copysign,
     ("copysign", "f64"): _copysign,
+    ("nextafter", "f32"): _nextafter,
+    ("nextafter", "f64"): _nextafter,
 }

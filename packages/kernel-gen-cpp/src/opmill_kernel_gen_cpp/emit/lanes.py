@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd
 
-from opmill_graph_ir.loops.index import ZERO, Atom, FloorDiv, Index, floordiv, index, mod
+from opmill_graph_ir.loops.index import ZERO, Atom, FloorDiv, Index, Mod, floordiv, index, mod
 
 _BLOCK, _LANE = "lane block", "lane"
 
@@ -60,3 +60,26 @@ def offsets(i: Index, axis: str, lanes: int, extents: Mapping[str, int]) -> tupl
             return None
         found.append(distance)
     return tuple(found)
+
+
+def step_between_turns(i: Index, axis: str, lanes: int) -> int | None:
+    """What lies between two lanes of vectors in which a division by more than they span does not go on to the next quotient: 1 for
+    (i + 3) % 256, 0 for i // 100. The first and the last lane tell of a vector whether it does: at most once, and then the distance of
+    the two is another, or all lanes are such steps apart after all."""
+    step, turning = 0, set()
+    for atoms, coefficient in i.terms:
+        moving = [a for a in atoms if a == axis or (not isinstance(a, str) and axis in a.numerator.symbols | a.denominator.symbols)]
+        if not moving:
+            continue
+        [atom, *others] = moving
+        if others or len(atoms) > 1:
+            return None
+        if isinstance(atom, str):
+            step += coefficient
+            continue
+        inner, divisor = atom.numerator.stride_of(axis), atom.denominator.constant
+        if inner is None or divisor is None or (a := inner.constant) is None or not 0 < a * (lanes - 1) < divisor:
+            return None
+        turning.add((atom.numerator, atom.denominator))
+        step += coefficient * a if isinstance(atom, Mod) else 0
+    return step if len(turning) == 1 else None

@@ -118,6 +118,26 @@ def neighbours(needs: Needs, short: str, offsets: tuple[int, ...], target: Targe
     return needs.add(name, f"static inline {v} {name}(const {c}* p) {{ const {v} x = {part}(p, {max(offsets) + 1}); return {picked}; }}")
 
 
+_GATHERED = {("f", 4): ("gatherdiv16sf", "float"), ("f", 8): ("gatherdiv8df", "double"), ("i", 4): ("gatherdiv16si", "int"),
+             ("i", 8): ("gatherdiv8di", "long long")}  # fmt: skip
+"""AVX-512's instructions that read eight elements at positions of 64 bits: by kind and size of these."""
+
+
+def gather(needs: Needs, short: str, lanes: int, target: Target) -> str | None:
+    """The name of a function that reads lanes at positions that a vector of int64 has, where there is an instruction for it: half the time
+    of taking the positions one by one."""
+    v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
+    if target.name != "avx512" or lanes != 8 or size < 4:
+        return None
+    call, element = _GATHERED["f" if short.startswith("f") else "i", size]
+    i = needs.vector("i64", lanes)
+    text = (
+        f"typedef {element} w __attribute__((vector_size({size * lanes}))); typedef long long j __attribute__((vector_size(64)));"
+        f" return ({v})__builtin_ia32_{call}(w{{}}, p, (j)at, -1, {size});"
+    )
+    return needs.add(f"gather_{v}", f"static inline {v} gather_{v}(const {c}* p, {i} at) {{ {text} }}")
+
+
 def square(needs: Needs, short: str, lanes: int) -> str:
     """As many vectors as lanes, ``s`` elements apart in memory, as if read across: rows and columns exchanged in halves, quarters and so
     on."""

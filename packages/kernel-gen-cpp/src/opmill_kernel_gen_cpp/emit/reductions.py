@@ -8,7 +8,8 @@ from opmill_graph_ir.loops.ir import Const, Op, Reduction
 
 from ..target import Target
 from . import convert
-from .body import Body, Value, const_text, primitive_text
+from .body import Body, Value, primitive_text
+from .constants import const_text
 from .functions import function, splat
 from .needs import Needs
 from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, Vectors, vector

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from opmill_graph_ir.loops.ir import Reduction, Scan
 
 from . import convert
-from .body import Body, Value, const_text, primitive_text
+from .body import Body, Value, primitive_text
+from .constants import const_text
 from .functions import splat
 from .reductions import identity, position_type
 from .types import Vectors

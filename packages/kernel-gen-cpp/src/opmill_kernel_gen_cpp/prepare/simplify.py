@@ -79,7 +79,25 @@ def _cast(e: Op) -> Expr:
     if isinstance(value, Op) and value.name == "cast" and value.dtype in HALF and TYPES[value.args[0].dtype].size == 1:
         if TYPES[value.args[0].dtype].kind != "raw" and TYPES[e.dtype].kind == "float":  # a byte is exact in half precision
             return Op("cast", value.args, e.dtype)
-    return e
+    return _signs_of_halves(e, value) if e.dtype in HALF and isinstance(value, Op) and value.name in _SIGNS else e
+
+
+_SIGNS = ("neg", "abs", "copysign")
+
+
+def _signs_of_halves(e: Op, value: Op) -> Op:
+    """What changes the sign of a half alone does so in the half's own bits: half(neg(float(x))) -> x ^ 0x8000."""
+    if not all(isinstance(a, Op) and a.name == "cast" and a.args[0].dtype == e.dtype for a in value.args):
+        return e
+    bits = [Op("bitcast", a.args, "int16") for a in value.args if isinstance(a, Op)]
+    sign, rest = Const(-32768, "int16"), Const(32767, "int16")
+    if value.name == "neg":
+        made = Op("bitxor", (bits[0], sign), "int16")
+    elif value.name == "abs":
+        made = Op("bitand", (bits[0], rest), "int16")
+    else:
+        made = Op("bitor", (Op("bitand", (bits[0], rest), "int16"), Op("bitand", (bits[1], sign), "int16")), "int16")
+    return Op("bitcast", (made,), e.dtype)
 
 
 _RULES: dict[str, Callable[[Op], Expr]] = {
