@@ -16,6 +16,9 @@ CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
     "replication_pad2d": lambda x: F.pad(x, (1, 2, 2, 1), mode="replicate"),
     "replication_pad2d_backward": lambda x: aten.replication_pad2d_backward(F.pad(x, (1, 1, 1, 1)), x, [1, 1, 1, 1]),
     "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True),
+    "im2col": lambda x: F.unfold(x, 3, stride=2),
+    "_euclidean_dist": lambda x: aten._euclidean_dist(x.flatten(0, 1).flatten(1), x.flatten(0, 1).flatten(1) + 1),
+    "_pdist_forward": lambda x: aten._pdist_forward(x.flatten(0, 2)),
     "grid_sampler_2d": lambda x: F.grid_sample(x, GRID[:, : x.shape[-1]], align_corners=False),
 }
 

@@ -18,6 +18,8 @@ from .views import ROWS as VIEWS
 from .views import compose, reshape
 
 ROWS = Rows()
+_SIDE_BY_SIDE = 16
+"""Elements that are read together where they lie side by side."""
 
 
 def _own(ctx: Context, name: str | None, view: View) -> View | None:
@@ -193,6 +195,8 @@ def _im2col(ctx: Context, node: Node, x: View, kernel: Any, dilation: Any, paddi
     kernel, dilation, padding, stride = (tuple(v) * (2 // len(v)) for v in (kernel, dilation, padding, stride))
     h, w = x.sizes[-2:]
     across = (w + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1) // stride[1] + 1
+    if type(across) is int and across % _SIDE_BY_SIDE and stride[1] > 1 and ctx.on_processor(x, FEW):
+        return NotImplemented  # vectors would go over the ends of lines, and be put together of single elements
 
     def value(at: Any, ext: Any) -> Expr:
         block, place = at[-2], at[-1]

@@ -8,7 +8,7 @@ from ..capture.graph import Meta, Node
 from ..loops.index import index
 from ..loops.ir import Let, Reduction, Ref
 from ..lowered import Reduce
-from .context import Context, View, extents_of, named_axes, positions
+from .context import FEW, Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, index_value, op, wide
 from .indexing import wrapped
 from .norms import normed, powers
@@ -17,6 +17,8 @@ from .reductions import full_position
 from .scatters import written
 
 ROWS = Rows()
+_LONG = 8
+"""Elements of a row up to which differences are as quick as a product."""
 
 
 def _meta(ctx: Context, node: Node) -> Meta:
@@ -68,7 +70,10 @@ def _cdist(ctx: Context, node: Node, x: View, y: View, p: float, mode: int | Non
 
 @ROWS.lowers("_euclidean_dist")
 def _euclidean(ctx: Context, node: Node, x: View, y: View) -> Any:
-    """By differences: nearer to the truth than eager's matrix product."""
+    """By differences: nearer to the truth than eager's matrix product. On processors that one is up to eight times as fast where
+    rows are long."""
+    if x.sizes[-1] > _LONG and ctx.on_processor(x, FEW):
+        return NotImplemented
     return _between(ctx, node, x, y, 2.0, lambda at, ext: ((*at[:-2], at[-2]), (*at[:-2], at[-1])))
 
 
@@ -96,8 +101,8 @@ def _renorm(ctx: Context, node: Node, x: View, p: Any, dim: int, most: Any) -> A
 def _pdist(ctx: Context, node: Node, x: View, p: float = 2.0) -> Any:
     """Pairs of rows in the order (0, 1), (0, 2), ..: the first of pair k solves a quadratic equation."""
     meta, n = _meta(ctx, node), x.sizes[0]
-    if x.dtype not in ("float32", "float64") or 0 in x.sizes or 0 in meta.sizes:
-        return NotImplemented
+    if x.dtype not in ("float32", "float64") or 0 in x.sizes or 0 in meta.sizes or ctx.on_processor(x, FEW):
+        return NotImplemented  # torch's kernel goes from pair to pair
     kind, prepare, finish = powers(p, x.dtype)
     outer, inner = named_axes("i", meta.sizes), named_axes("r", x.sizes[1:])
     ext, wide_ = extents_of(outer) | extents_of(inner), "float64"

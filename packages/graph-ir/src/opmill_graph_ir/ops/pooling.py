@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Node
@@ -135,6 +137,17 @@ def unheeded(size: int, out: int, scale: Any) -> Any:
     return None if out in (size, 2 * size) and scale != out / size else scale
 
 
+def _repeats(size: Any, out: Any, scale: Any, exact: bool) -> int:
+    """How often each point comes, one after the other, where all do equally often; 0 where that is not so. It is looked at with eager's
+    rounding."""
+    if type(size) is not int or type(out) is not int or out % size:
+        return 0
+    times, places = out // size, torch.arange(out)
+    positions = (places + 0.5 * exact).float() * torch.tensor(_ratio(size, out, scale), dtype=torch.float32)
+    nearest = positions.floor().long().clamp(max=size - 1)
+    return times if torch.equal(nearest, places // times) else 0
+
+
 @ROWS.lowers(
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
 )
@@ -156,6 +169,9 @@ def _nearest(ctx: Context, node: Node, x: View, sizes: Sequence[int], *scales: A
             size = x.sizes[2 + k]
             if size == sizes[k] and scales[k] is None:
                 position.append(at[2 + k])
+                continue
+            if times := _repeats(size, sizes[k], scales[k], exact):
+                position.append(floordiv(at[2 + k], times, ext))
                 continue
             ratio = const(_ratio(size, sizes[k], scales[k]), "float32")
             o = cast(index_value(at[2 + k]), "float32")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..capture.graph import Meta, Node
-from ..loops.index import Index, floordiv, index
+from ..loops.index import Index, floordiv, index, mod
 from ..loops.ir import Expr, Let, Reduction, Ref
 from ..lowered import Reduce
 from .context import FEW, Context, View, extents_of, named_axes, positions
@@ -253,6 +253,7 @@ def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View 
     counts = [_adaptive_windows(Index(()), s, o, {})[1] for s, o in zip(spaces, sizes, strict=True)]
     if math.prod(counts) > 1 and ctx.on_processor(x, _LARGE):
         return NotImplemented
+    side_by_side = not any(s % o for s, o in zip(spaces, sizes, strict=True))  # a point is in one window
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
         at = outer[lead:]
@@ -262,7 +263,7 @@ def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View 
 
         def covers(mask: Any) -> list[Expr]:
             if ids is None:
-                return [op("le", index_value(s), index_value(a)) for s, a in zip(starts, at, strict=True)]
+                return [] if side_by_side else [op("le", index_value(s), index_value(a)) for s, a in zip(starts, at, strict=True)]
             place = masked(ctx.read(ids, (*outer[:lead], *where), ext), mask, const(-1, "int64"))
             return [op("eq", place, _flat([index_value(a) for a in at], spaces))]
 
@@ -325,14 +326,13 @@ def _unfold_backward(ctx: Context, node: Node, grad: View, sizes: Sequence[int],
     dim, dtype = dim % len(sizes), wide(meta.dtype)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        raw, shift = outer[dim] - inner[0], -(-size // step)
-        block = floordiv(raw + shift * step, step, ext) - shift
-        inside = [op("eq", index_value(block * step), index_value(raw)), op("ge", index_value(block), const(0, "int64"))]
-        inside.append(op("lt", index_value(block), const(grad.sizes[dim], "int64")))
-        read = ctx.read(grad, (*outer[:dim], block, *outer[dim + 1 :], inner[0]), ext)
+        block, place = floordiv(outer[dim], step, ext) - inner[0], mod(outer[dim], step, ext) + inner[0] * step
+        inside = [op("ge", index_value(block), const(0, "int64")), op("lt", index_value(block), const(grad.sizes[dim], "int64"))]
+        inside += [op("lt", index_value(place), const(size, "int64"))] if size % step else []
+        read = ctx.read(grad, (*outer[:dim], block, *outer[dim + 1 :], place), ext)
         return [Reduction(("a",), "sum", cast(masked(read, all_of(inside), const(0, grad.dtype)), dtype), dtype)], [Ref("a", dtype)]
 
-    return ctx.reduce([(node.results[0], meta)], [size], make)[0]
+    return ctx.reduce([(node.results[0], meta)], [-(-size // step)], make)[0]  # as many windows lie over a place
 
 
 # ---- padding ---------------------------------------------------------------------------------------------------------------
