@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from .graph import AtenGraph, Meta, Node, Value
 from .log_softmax import Steps
 
@@ -60,6 +62,8 @@ def _laid(graph: AtenGraph, node: Node, selected: set[tuple[str, str]], zeros: s
     ):
         return None
     out = Steps(graph, node)
+    if len(truths.sizes) == 1 and rest and traits_of(meta.device).processor:
+        return _rows(graph, out, base, mask, values)
     for k in range(len(rest)):
         sizes, strides = (*truths.sizes, *[1] * (k + 1)), (*truths.strides, *[1] * (k + 1))
         mask = out.add(aten.unsqueeze.default, Meta("bool", sizes, strides, truths.device), mask, len(truths.sizes) + k)
@@ -67,6 +71,25 @@ def _laid(graph: AtenGraph, node: Node, selected: set[tuple[str, str]], zeros: s
     values = out.add(aten.add.Scalar, given.contiguous(), values, 0.0)
     out.nodes.append(replace(node, func=aten.masked_scatter.default, args=(base, mask, values)))
     return out.nodes
+
+
+def _rows(graph: AtenGraph, out: Steps, base: Value, mask: Value, values: Value) -> list[Node]:
+    """Whole rows are looked up by their numbers, as loops: row 0 is one of zeros, which those that the mask leaves out have."""
+    meta, given, truths = graph.metas[base.name], graph.metas[values.name], graph.metas[mask.name]
+    numbers = replace(truths.contiguous(), dtype="int64")
+    counted = out.add(aten.cumsum.default, numbers, mask, 0)
+    number = out.add(aten.mul.Tensor, numbers, counted, mask)
+    lead = out.add(aten.zeros.default, given.contiguous((1, *given.sizes[1:])), [1, *given.sizes[1:]], **_like(given))
+    # zero plus a gradient of -0.0 is 0.0
+    added = out.add(aten.add.Scalar, given.contiguous(), values, 0.0)
+    rows = out.add(aten.cat.default, given.contiguous((given.sizes[0] + 1, *given.sizes[1:])), [lead, added])
+    out.nodes.append(replace(out.node, func=aten.index_select.default, args=(rows, 0, number), kwargs={}))
+    graph.metas[out.node.results[0] or ""] = meta
+    return out.nodes
+
+
+def _like(meta: Meta) -> dict[str, Any]:
+    return {"dtype": getattr(torch, meta.dtype), "layout": torch.strided, "device": torch.device(meta.device)}
 
 
 __all__ = ["lay_selected"]
