@@ -21,13 +21,13 @@ def _found(rows: int, dtype: torch.dtype, columns: int = 600, bias: bool = False
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, (2, 3, 8)), (torch.float16, (1, 2, 16, 32))])
+@pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, (1, 3, 12)), (torch.float16, (1, 2, 16, 32)), (torch.bfloat16, (1, 5))])
 def test_which_are_loops(dtype: torch.dtype, rows: tuple[int, ...], bias: bool) -> None:
     assert [_found(n, dtype, bias=bias) for n in rows] == [1] * len(rows)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "rows"), [(torch.float32, (1, 9, 64)), (torch.float16, (33,)), (torch.bfloat16, (1, 4)), (torch.float64, (4,))]
+    ("dtype", "rows"), [(torch.float32, (13, 64)), (torch.float16, (33,)), (torch.bfloat16, (6, 32)), (torch.float64, (4,))]
 )
 def test_which_are_calls(dtype: torch.dtype, rows: tuple[int, ...]) -> None:
     assert [_found(n, dtype) for n in rows] == [0] * len(rows)
@@ -39,7 +39,16 @@ def test_small_matrices_and_those_that_lie_along_columns_are_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "rows"), [(torch.float32, 2), (torch.float32, 7), (torch.float16, 1), (torch.float16, 11), (torch.float16, 24)]
+    ("dtype", "rows"),
+    [
+        (torch.float32, 2),
+        (torch.float32, 7),
+        (torch.float16, 1),
+        (torch.float16, 11),
+        (torch.float16, 24),
+        (torch.bfloat16, 1),
+        (torch.bfloat16, 5),
+    ],
 )
 def test_against_float64(dtype: torch.dtype, rows: int) -> None:
     source = torch.Generator().manual_seed(rows)

@@ -18,6 +18,7 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
+from ..planning.few_rows import reads_once
 from .beside import put_together
 from .constant import Constant, constant_values, is_view
 from .made import Maker, rows
@@ -44,6 +45,10 @@ def pack(graph: AtenGraph, frozen: Set[str]) -> None:
     if packer.renamed:
         for node in graph.nodes:
             node.args, node.kwargs = replace_values(node.args, packer.renamed), replace_values(node.kwargs, packer.renamed)
+
+
+def _width(graph: AtenGraph, name: str) -> int:
+    return int(getattr(torch, graph.metas[name].dtype).itemsize)
 
 
 class _Packer:
@@ -82,6 +87,8 @@ class _Packer:
         depth, columns = self.graph.metas[matrix.name].sizes
         given, out = self.graph.metas[x.name].sizes[0], self.graph.metas[node.results[0] or ""]
         count = given if type(given) is int else _UNKNOWN_ROWS
+        if reads_once(self.graph.metas[x.name], self.graph.metas[matrix.name]) and not self._is_widened(matrix):
+            return None  # loops go over the matrix at the memory's speed, in the time that oneDNN's kernels take or half of it
         if count * depth * columns < _LEAST_PRODUCT or (bias is not None and self.graph.metas[bias.name].sizes != (columns,)):
             return None
         make = Maker(self.graph, node.origin)
@@ -89,6 +96,17 @@ class _Packer:
         args = (x, weights, bias, *self._activation(node, _AFTER_PRODUCTS))
         make(torch.ops.mkldnn._linear_pointwise.default, args, out, node.results[0] or "")
         return make.nodes
+
+    def _is_widened(self, matrix: Value) -> bool:
+        """Whether elements were narrower in memory: they are kept wide, and packed."""
+        names, width = [matrix.name], _width(self.graph, matrix.name)
+        while names:
+            name = names.pop()
+            if _width(self.graph, name) < width:
+                return True
+            node = self.makers.get(name)
+            names += [] if node is None else [v.name for v in values_in((node.args, node.kwargs))]
+        return False
 
     def _reordered(self, make: Maker, matrix: Value, count: int) -> Value:
         key = matrix.name, count
