@@ -71,21 +71,23 @@ NORMS = [
 ]
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("bias", "affine", "groups", "dtype"), NORMS)
-def test_norms_are_folded_into_convolutions(bias: bool, affine: bool, groups: int, dtype: str) -> None:
+def test_norms_are_folded_into_convolutions(bias: bool, affine: bool, groups: int, dtype: str, transposed: bool) -> None:
     kind = getattr(torch, dtype)
     rest = [weight(6).to(kind) for _ in range(3)]
     variance = Parameter(torch.rand(6).to(kind) + 0.1)
 
     def function(x: Any, w: Any, b: Any, scale: Any, shift: Any, mean: Any, var: Any) -> Any:
-        y = F.conv2d(x, w, b if bias else None, padding=1, groups=groups)
+        y = (F.conv_transpose2d if transposed else F.conv2d)(x, w, b if bias else None, padding=1, groups=groups)
         return (F.batch_norm(y, mean, var, scale if affine else None, shift if affine else None, False, 0.1, 1e-5),)
 
     x = torch.randn(2, 4, 7, 5, dtype=kind)
-    inputs = [x, Parameter(weight(6, 4 // groups, 3, 3).to(kind)), weight(6).to(kind), rest[0], rest[1], rest[2], variance]
+    sizes = (4, 6 // groups) if transposed else (6, 4 // groups)
+    inputs = [x, Parameter(weight(*sizes, 3, 3).to(kind)), weight(6).to(kind), rest[0], rest[1], rest[2], variance]
     inputs = [Parameter(t) if k else t for k, t in enumerate(inputs)]
     run = compiled(function, inputs)
-    assert not any("batch_norm" in op for op in operators(run))
+    assert any("batch_norm" in op for op in operators(run)) == (transposed and groups > 1)
     assert run.frozen is not None
     check(function, inputs, run)
 
@@ -125,7 +127,8 @@ SPECIAL = (float("nan"), float("inf"), -float("inf"), -0.0)
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_products_are_packed_with_what_follows_and_special_values_stay(name: str) -> None:
+def test_products_are_packed_with_what_follows_and_special_values_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_LEAST_MATRIX", {})
     after = ACTIVATIONS[name]
 
     def function(x: Any, w: Any, b: Any) -> Any:
@@ -209,6 +212,26 @@ def test_convolutions_are_packed(name: str, groups: int, monkeypatch: pytest.Mon
     inputs[0][1, 3, 4, 5] = float("nan")
     with torch.no_grad():
         assert torch.equal(run(*inputs)[0].isnan(), function(*inputs)[0].isnan())
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("name", ["none", "relu", "hardswish", "silu", "tanh"])
+@pytest.mark.parametrize(("stride", "more"), [(1, 0), (2, 1), (3, 2)])
+def test_transposed_convolutions_are_packed(name: str, stride: int, more: int) -> None:
+    after = ACTIVATIONS[name]
+
+    def function(x: Any, w: Any, b: Any, v: Any) -> Any:
+        y = after(F.conv_transpose2d(x, w, b, stride=stride, padding=1, output_padding=more))
+        return F.conv_transpose2d(y, v, stride=2), y
+
+    inputs = [torch.randn(2, 32, 7, 6), weight(32, 24, 3, 4), weight(24), weight(24, 3, 2, 2)]
+    run = compiled(function, inputs, kernels=True)
+    assert "mkldnn::_convolution_transpose_pointwise" in operators(run)
+    check(function, inputs, run)
+    inputs[0][1, 3, 4, 5] = float("nan")
+    with torch.no_grad():
+        for found, wanted in zip(run(*inputs), function(*inputs), strict=True):
+            assert torch.equal(found.isnan(), wanted.isnan()) and found.stride() == wanted.stride()
 
 
 def test_only_what_follows_from_weights_is_taken_out() -> None:

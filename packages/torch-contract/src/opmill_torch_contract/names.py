@@ -62,8 +62,10 @@ NAMES: tuple[Row, ...] = (
     ),
     *rows(
         "frozen weights are not packed for processors",
-        "torch.ops.mkldnn._convolution_pointwise torch.ops.mkldnn._is_mkldnn_bf16_supported torch.ops.mkldnn._linear_pointwise "
-        "torch.ops.mkldnn._reorder_convolution_weight torch.ops.mkldnn._reorder_linear_weight",
+        "torch.ops.mkldnn._convolution_pointwise torch.ops.mkldnn._convolution_transpose_pointwise "
+        "torch.ops.mkldnn._is_mkldnn_bf16_supported torch.ops.mkldnn._linear_pointwise "
+        "torch.ops.mkldnn._reorder_convolution_transpose_weight torch.ops.mkldnn._reorder_convolution_weight "
+        "torch.ops.mkldnn._reorder_linear_weight",
     ),
     *rows(
         "programs whose graph fails in a backend of torch's do not run in its place",

@@ -50,7 +50,9 @@ def _behind(graph: AtenGraph, norm: Node, makers: dict[str, Node], readers: Coun
     if places[4] >= 0 and norm.args[places[4]] is not False:
         return None
     conv = makers.get(norm.args[0].name)
-    if conv is None or conv.func is not aten.convolution.default or readers[norm.args[0].name] != 1 or conv.args[6] is not False:
+    if conv is None or conv.func is not aten.convolution.default or readers[norm.args[0].name] != 1:
+        return None
+    if conv.args[6] and conv.args[8] != 1:  # channels of a group lie beside those of others in its weight
         return None
     needed = [conv.args[1], conv.args[2], *(norm.args[p] for p in places[:4])]
     if any(a is not None and a.name not in constant for a in needed) or None in (needed[0], needed[4], needed[5]):
@@ -85,7 +87,8 @@ def _folded(graph: AtenGraph, conv: Node, norm: Node) -> list[Node]:
     if shift is not None:
         bias = each(aten.add.Tensor, bias, wide(shift))
     weight = make.meta(conv.args[1])
-    column = (weight.sizes[0], *[1] * (len(weight.sizes) - 1))
+    channels, rest = make.meta(mean).sizes[0], [1] * (len(weight.sizes) - 2)
+    column = (1, channels, *rest) if conv.args[6] else (channels, 1, *rest)
     turned = make(aten.view.default, (factor, list(column)), Meta("float64", column, rows(column), device))
     scaled = each(aten.mul.Tensor, wide(conv.args[1]), turned)
     args = (conv.args[0], narrow(scaled), narrow(bias), *conv.args[3:])

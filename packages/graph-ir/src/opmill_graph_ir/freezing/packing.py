@@ -27,8 +27,18 @@ aten = torch.ops.aten
 
 _LEAST_PRODUCT = 1 << 19
 """Multiplications below which what a call of oneDNN costs (about five microseconds more than one of BLAS) is not made up for."""
+_LEAST_MATRIX = {"float32": 1 << 18}
+"""Elements of a matrix that BLAS lays out in next to no time, and multiplies as quickly or quicker then (of 64 by 96 in half the time)."""
 _LEAST_CONVOLUTION = 1 << 22
 """The same for convolutions: our own kernels do small ones as quickly, together with what is around them."""
+_LEAST_TRANSPOSED = 1 << 17
+"""The same for transposed ones, which are oneDNN's in any case."""
+_STRAIGHT = (torch.ops.mkldnn._reorder_convolution_weight.default, torch.ops.mkldnn._convolution_pointwise.default)
+_TRANSPOSED = (
+    torch.ops.mkldnn._reorder_convolution_transpose_weight.default,
+    torch.ops.mkldnn._convolution_transpose_pointwise.default,
+)
+"""What lays weights out, and what multiplies with them."""
 _UNKNOWN_ROWS = 32
 """What a number of rows that depends on the call is taken for."""
 
@@ -89,6 +99,8 @@ class _Packer:
         count = given if type(given) is int else _UNKNOWN_ROWS
         if reads_once(self.graph.metas[x.name], self.graph.metas[matrix.name]) and not self._is_widened(matrix):
             return None  # loops go over the matrix at the memory's speed, in the time that oneDNN's kernels take or half of it
+        if depth * columns < _LEAST_MATRIX.get(out.dtype, 0):
+            return None
         if count * depth * columns < _LEAST_PRODUCT or (bias is not None and self.graph.metas[bias.name].sizes != (columns,)):
             return None
         make = Maker(self.graph, node.origin)
@@ -146,23 +158,27 @@ class _Packer:
     # ---- convolutions ------------------------------------------------------------------------------------------------------
 
     def convolution(self, node: Node) -> list[Node] | None:
-        x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
         name = node.results[0] or ""
-        if transposed or x.name in self.constant or weight.name not in self.constant.weights or not self.suits(x, weight, bias):
+        if (transposed and groups > 1) or not self.suits(x, weight, bias):
+            return None
+        if x.name in self.constant or weight.name not in self.constant.weights:
             return None
         metas = [self.graph.metas[n] for n in (x.name, weight.name, name)]
         if any(len(m.sizes) != 4 or not all(type(n) is int for n in m.sizes) for m in metas):
             return None
-        if math.prod(metas[2].sizes) * math.prod(metas[1].sizes[1:]) < _LEAST_CONVOLUTION:
+        read = metas[0] if transposed else metas[2]  # each of its elements is multiplied with all of a channel's weights
+        if math.prod(read.sizes) * math.prod(metas[1].sizes[1:]) < (_LEAST_TRANSPOSED if transposed else _LEAST_CONVOLUTION):
             return None
+        spread = (output_padding,) if transposed else ()
         make = Maker(self.graph, node.origin)
-        key = weight.name, metas[0].sizes, repr((stride, padding, dilation, groups))
+        reorder, convolve = _TRANSPOSED if transposed else _STRAIGHT
+        how = (padding, *spread, stride, dilation, groups)
+        key = weight.name, metas[0].sizes, repr((transposed, how))
         if key not in self.packed:
-            args = (weight, padding, stride, dilation, groups, list(metas[0].sizes))
             laid = replace(metas[1], opaque=True)
-            self.packed[key] = make(torch.ops.mkldnn._reorder_convolution_weight.default, args, laid)
-        rest = (padding, stride, dilation, groups, *self._activation(node, _AFTER_CONVOLUTIONS))
-        make(torch.ops.mkldnn._convolution_pointwise.default, (x, self.packed[key], bias, *rest), metas[2], name)
+            self.packed[key] = make(reorder, (weight, *how, list(metas[0].sizes)), laid)
+        make(convolve, (x, self.packed[key], bias, *how, *self._activation(node, _AFTER_CONVOLUTIONS)), metas[2], name)
         return make.nodes
 
 

@@ -16,7 +16,7 @@ from .records import Rows
 ROWS = Rows(space="mkldnn")
 
 
-@ROWS.lowers("_convolution_pointwise", own_memory=True)
+@ROWS.lowers("_convolution_pointwise _convolution_transpose_pointwise", own_memory=True)
 def _convolution(ctx: Context, node: Node, x: View, *rest: Any) -> Any:
     [name] = node.results
     meta = ctx.metas[name or ""]
