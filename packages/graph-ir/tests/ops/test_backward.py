@@ -166,3 +166,10 @@ def test_group_norm(affine, dtype):
     w, b = (torch.randn(6).to(dtype), torch.randn(6).to(dtype)) if affine else (None, None)
     _, mean, rstd = aten.native_group_norm(x, w, b, 2, 6, 6, 3, 1e-5)
     check(aten.native_group_norm_backward, (g, x, mean, rstd, w, 2, 6, 6, 3, [True, affine, affine]))
+
+
+def test_random_slopes_are_the_middle_one_in_evaluation(dtype):
+    x, noise, grad = EDGES.to(dtype), torch.empty_like(EDGES, dtype=dtype), torch.randn(8).to(dtype)
+    check(aten.rrelu_with_noise_functional, (x, noise, 0.1, 0.4, False, None), picked=1)
+    check(aten.rrelu_with_noise_backward, (grad, x, noise, 0.1, 0.4, False, False))
+    check(aten.rrelu_with_noise_backward, (grad, x, torch.rand(8).to(dtype), 0.1, 0.4, True, False), loops=False)

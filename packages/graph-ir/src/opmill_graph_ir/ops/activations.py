@@ -214,6 +214,22 @@ def _leaky_relu_gradient(ctx: Context, node: Node, grad: View, x: View, slope: f
     return of_floats(ctx, node, [grad, x], lambda g, x: op("where", op("gt", x, _c(x, 0)), g, op("mul", g, _c(x, slope))))
 
 
+@ROWS.lowers("rrelu_with_noise_functional")
+def _rrelu(ctx: Context, node: Node, x: View, noise: View, low: float, high: float, training: bool = False, generator: Any = None) -> Any:
+    """In evaluation the slope is the middle one, and the noise stays as it came."""
+    if training or x.dtype not in FLOATS:
+        return NotImplemented
+    slope = (low + high) / 2
+    return [of_floats(ctx, node, [x], lambda x: op("where", op("gt", x, _c(x, 0)), x, op("mul", x, _c(x, slope)))), noise]
+
+
+@ROWS.lowers("rrelu_with_noise_backward")
+def _rrelu_gradient(
+    ctx: Context, node: Node, grad: View, x: View, noise: View, low: float, high: float, training: bool, of_result: bool
+) -> Any:
+    return NotImplemented if training else _leaky_relu_gradient(ctx, node, grad, x, (low + high) / 2, of_result)
+
+
 @ROWS.pointwise("elu_backward")
 def _elu_gradient(ctx: Context, node: Node, grad: View, alpha: float, scale: float, input_scale: float, of_result: bool, x: View) -> Any:
     def value(g: Expr, x: Expr) -> Expr:
