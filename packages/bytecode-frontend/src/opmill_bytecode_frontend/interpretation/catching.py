@@ -30,15 +30,24 @@ UNKNOWN = object()
 
 def is_caught(frame: Frame | None) -> bool:
     """Whether an except clause around what runs, in its function or in one that called it, may take an exception of a kernel; or a with
-    block, but those of torch's own managers."""
-    while frame is not None:
-        instructions = frame.prepared.instructions
-        handler = instructions[max(0, frame.pc - 1)].handler
-        while handler is not None:
-            if _takes(frame, handler, instructions, frame.prepared.index[id(handler.target)]):
-                return True
-            handler = handler.target.handler
-        frame = frame.caller
+    block, but those of torch's own managers. Callers stay where they are while a frame runs: they are asked once."""
+    if frame is None:
+        return False
+    if _is_caught_in(frame):
+        return True
+    if frame.caught_outside is None:
+        frame.caught_outside = is_caught(frame.caller)
+    return frame.caught_outside
+
+
+def _is_caught_in(frame: Frame) -> bool:
+    """Whether the function itself does."""
+    instructions = frame.prepared.instructions
+    handler = instructions[max(0, frame.pc - 1)].handler
+    while handler is not None:
+        if _takes(frame, handler, instructions, frame.prepared.index[id(handler.target)]):
+            return True
+        handler = handler.target.handler
     return False
 
 

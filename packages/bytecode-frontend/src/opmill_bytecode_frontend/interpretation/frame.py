@@ -82,6 +82,8 @@ class Frame:
         """Of each jump back: how often, and where from, by its target."""
         self.kwnames: tuple[str, ...] = ()
         self.caller: Frame | None = None
+        self.caught_outside: bool | None = None
+        """Whether a function that called this one may take what is raised here (`catching.is_caught`); None: not asked yet."""
         self.calling: object = None
         """The function that the instruction being run is about to call, ..."""
         self.goes_on: object = None
@@ -98,6 +100,10 @@ class Frame:
         """Of a generator: the exception that its caller handles, and ..."""
         self.handled: Value | None = None
         """... the one that it is itself in the midst of handling while it is suspended."""
+
+    def begins(self, caller: Frame | None, handled: Value | None) -> None:
+        """The frame runs, or goes on, called from another one, while an exception is being handled there."""
+        self.caller, self.entered, self.caught_outside = caller, handled, None
 
     def popn(self, n: int) -> list[Any]:
         if n == 0:

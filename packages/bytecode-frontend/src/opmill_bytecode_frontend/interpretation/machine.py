@@ -516,9 +516,9 @@ class Interpreter(Operators, Assumptions):
 
     def run(self, frame: Frame, thrown: Value | None = None) -> Return | Yield:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
-        caller = frame.caller = self.frame
+        caller = self.frame
+        frame.begins(caller, self.handled)
         self.frame = frame
-        frame.entered = self.handled
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
         pending = thrown
         try:
