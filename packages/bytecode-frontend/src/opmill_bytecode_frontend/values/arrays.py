@@ -10,7 +10,6 @@ from typing import Any, Callable, Hashable
 
 import torch
 
-from opmill_fake_tensors.symbols import Sizes
 from opmill_fake_tensors.symbols.node import SizeNode
 from opmill_guards.source import Source
 
@@ -59,15 +58,7 @@ def could_be(node: SizeNode) -> int:
     """A size that only data tell, as NumPy is asked about it: no two of them are alike."""
     sizes, data = node.sizes, node.sizes.data()
     values = {name: 11 + 2 * data.index(name) if symbol.hint is None else symbol.hint for name, symbol in sizes.symbols.items()}
-    return int(node.expr.evaluate(with_derived(sizes, values)))
-
-
-def with_derived(sizes: Sizes, values: dict[str, int]) -> dict[str, int]:
-    """Values of sizes, where those that are defined by others are what these give."""
-    for name, symbol in sizes.symbols.items():
-        if symbol.definition:
-            values[name] = int(eval(symbol.definition, {"__builtins__": {}, "min": min, "max": max}, values))
-    return values
+    return int(node.expr.evaluate(sizes.with_derived(values)))
 
 
 class ArrayValue(Value):
@@ -286,4 +277,4 @@ def like_tensor(fake: torch.Tensor, filled: int = 1) -> object:
     return like_layout(dtype, sizes_now(fake.shape), tuple(s * dtype.itemsize for s in sizes_now(fake.stride())), filled)
 
 
-__all__ = ["Array", "ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype", "with_derived"]
+__all__ = ["Array", "ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype"]

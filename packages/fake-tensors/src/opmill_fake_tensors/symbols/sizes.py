@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import DataDependent
+from .definitions import value_of
 from .facts import Bound, Facts, Relation, bounds, never_zero, reduced
 from .index import Index, IndexLike, Mod, index, without_remainders
 from .proof import prove, worth_asking
@@ -115,6 +116,14 @@ class Sizes:
             if at_most is not None:
                 self.learn(Relation(index(at_most) - known, ">="))
         return known
+
+    def with_derived(self, values: Mapping[str, int]) -> dict[str, int]:
+        """These values of sizes, where those that follow from others are what these give."""
+        found = dict(values)
+        for name, symbol in self.symbols.items():
+            if symbol.definition:
+                found[name] = value_of(symbol.definition, found)
+        return found
 
     def hint(self, expr: IndexLike) -> int:
         """The value in the captured call. Raises DataDependent where there is none."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opmill_fake_tensors.symbols import index, index_of
 
 from ...errors import Unsupported
-from ...values.arrays import ArrayValue, is_symbolic, like_layout, with_derived
+from ...values.arrays import ArrayValue, is_symbolic, like_layout
 from ...values.base import Lazy, Value
 from ...values.number import SymbolicNumber
 from ...values.sequence import SequenceValue, SliceValue
@@ -37,7 +37,7 @@ def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
             name: max(least(vm, name), told_by_data(data.index(name))) if symbol.hint is None else other(symbol.hint)
             for name, symbol in symbols.items()
         }
-        yield with_derived(vm.recorder.numbers.sizes, values)
+        yield vm.recorder.numbers.sizes.with_derived(values)
     if data:
         yield empty_sizes(vm)
 
@@ -51,7 +51,7 @@ def empty_sizes(vm: Interpreter) -> Sizes:
     """The sizes of this call, and as little of what only data tell as there may be."""
     symbols = vm.recorder.numbers.sizes.symbols
     values = {name: least(vm, name) if symbol.hint is None else symbol.hint for name, symbol in symbols.items()}
-    return with_derived(vm.recorder.numbers.sizes, values)
+    return vm.recorder.numbers.sizes.with_derived(values)
 
 
 def of_data(value: SymbolicNumber | ArrayValue) -> bool:

@@ -57,7 +57,7 @@ def nanvar(
     count = torch.sum(torch.logical_not(missing), dim=axes, keepdim=True)
     middle = sum_(torch.where(missing, torch.zeros_like(a), a), axis, None, True, as_dtype=as_dtype) / count
     parts = torch.where(missing, torch.zeros_like(a), torch.square(a - middle))
-    free = torch.sum(torch.logical_not(missing), dim=axes, keepdim=keepdims) - ddof
+    free = (count if keepdims else count.squeeze(tuple(axes))) - ddof
     found = torch.sum(parts, dim=axes, keepdim=keepdims) / free
     return torch.where(free <= 0, torch.full((), torch.nan, dtype=as_dtype), found)
 
