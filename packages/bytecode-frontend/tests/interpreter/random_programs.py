@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 
 import torch
+from alike import same
 
 SMALL = range(-2, 5)
 
@@ -636,25 +637,6 @@ def compiles(text: str) -> bool:
 # --- running ----------------------------------------------------------------------------------------------------------------------------
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equal in types, structure and values; tensors also in strides."""
-    if isinstance(a, torch.Tensor):
-        return (
-            type(a) is type(b)
-            and a.dtype == b.dtype
-            and a.stride() == b.stride()
-            and a.requires_grad == b.requires_grad
-            and torch.equal(a.nan_to_num(), b.nan_to_num())
-        )
-    if isinstance(a, (list, tuple, collections.deque)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return type(a) is type(b) and same(list(a), list(b)) and same(list(a.values()), list(b.values()))
-    if isinstance(a, (Point, Base)):
-        return type(a) is type(b) and same(vars(a), vars(b))
-    return type(a) is type(b) and bool(a == b or a != a)
-
-
 def state(globals_: dict[str, Any]) -> Any:
     return {k: v for k, v in globals_.items() if k in ("SCALE", "LOG", "TABLE")}, list(Base.shared), Base.factor
 
@@ -725,7 +707,7 @@ def difference(make: Callable[[Any], Any], text: str) -> str | None:
     want, got = outcomes(lambda function: function, text), outcomes(make, text)
     for turn, (wanted, found) in enumerate(zip(want, got)):
         for part, (w, f) in enumerate(zip(wanted, found)):
-            if not same(w, f):
+            if not same(w, f, parts=(Point, Base)):
                 return f"call {turn}, part {part}\nwant {w}\ngot  {f}"
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import outcome, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,21 +16,6 @@ from opmill_bytecode_frontend import capture
 
 X = torch.tensor([0.5, -1.25, 3.0, 0.1])
 VALUES = (0.3, 0.7, 0.1, 0.9, 0.25, 1.5, -0.5, 0.5, 1e-3, 2.0, -0.0)
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and repr(a) == repr(b)
-
-
-def outcome(fn: Any, *args: Any) -> Any:
-    try:
-        return fn(*args)
-    except Exception as exc:
-        return type(exc).__name__, str(exc)
 
 
 def arithmetic(x: Any, f: float) -> Any:

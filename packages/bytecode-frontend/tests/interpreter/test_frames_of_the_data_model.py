@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import same
 
 from opmill_bytecode_frontend import capture
 
@@ -283,14 +284,6 @@ PROGRAMS = {
     "refused": refused,
     "compared": compared,
 }
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and torch.equal(a, b)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b) and type(a) is type(b)
 
 
 def outcome(fn: Any) -> Any:

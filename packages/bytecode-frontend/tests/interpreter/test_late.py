@@ -6,10 +6,12 @@ import random
 
 import pytest
 import torch
+from alike import near, same
 
 from opmill_bytecode_frontend import Unsupported, capture
 
 F = torch.nn.functional
+CLOSE = near(1e-6, 1e-6)
 
 
 def scaled(x, flags):
@@ -71,18 +73,6 @@ class Averaged(torch.nn.Module):
         return x + self.last
 
 
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return (
-            a.dtype == b.dtype and a.stride() == b.stride() and torch.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-6, equal_nan=True)
-        )
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    return type(a) is type(b) and (a == b or (a != a and b != b))
-
-
 def outcome(fn, seed):
     generator = torch.Generator().manual_seed(seed)
     args = torch.randn(3, 4, generator=generator) * (seed != 4), torch.rand(3, generator=generator) < seed / 5
@@ -105,7 +95,7 @@ def test_one_graph(fn):
         pytest.skip(f"eager fails: {str(error).splitlines()[0]}")
     compiled = capture(fn, "eager", fullgraph=True, on_translation=translations.append)
     for seed in range(6):
-        assert same(outcome(fn, seed), outcome(compiled, seed)), seed
+        assert same(outcome(fn, seed), outcome(compiled, seed), CLOSE), seed
     assert len(translations) == 1
 
 
@@ -148,7 +138,7 @@ def test_decisions_end_the_graph(name):
     compiled = capture(fn, "eager")
     for seed in range(4):
         x = torch.randn(3, generator=torch.Generator().manual_seed(seed))
-        assert same(fn(x), compiled(x))
+        assert same(fn(x), compiled(x), CLOSE)
     with pytest.raises(Unsupported) as caught:
         capture(fn, "eager", fullgraph=True)(torch.randn(3))
     assert caught.value.code == "FE037"
@@ -190,7 +180,7 @@ def test_random_programs(first):
         compiled = capture(program, "eager", fullgraph=True)
         for k in range(2):
             x = torch.randn(4, generator=torch.Generator().manual_seed(k))
-            assert same(program(x), compiled(x)), written(seed)
+            assert same(program(x), compiled(x), CLOSE), written(seed)
 
 
 def test_texts_of_numbers_that_change_are_captured_a_few_times():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
+from alike import same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -145,18 +146,6 @@ def trees(draw: Any) -> str:
 # --- comparing ----------------------------------------------------------------------------------------------------------------------
 
 FILE = "<tree>"
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return (
-            isinstance(b, torch.Tensor)
-            and a.requires_grad == b.requires_grad
-            and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
-        )
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return bool(type(a) is type(b) and (a == b or a != a))
 
 
 def outcome(fn: Any) -> Any:

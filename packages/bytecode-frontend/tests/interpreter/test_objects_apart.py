@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import same
 
 from opmill_bytecode_frontend import capture
 
@@ -104,12 +105,6 @@ class Recurrent(torch.nn.Module):
             y = y + self.states[-1]
         self.states.append(y.detach())
         return y
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return torch.equal(torch.as_tensor(a), torch.as_tensor(b))
 
 
 def test_a_cache_that_grows_is_captured_twice() -> None:

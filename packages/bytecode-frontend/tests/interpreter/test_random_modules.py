@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import near, same
 from random_modules import CHANGES, WIDTH, Pair, outcome, state_of, tree
 
 from opmill_bytecode_frontend import capture
@@ -21,16 +22,6 @@ STEPS = 14
 
 def run(module: Any, x: torch.Tensor) -> Any:
     return module(x) * 2
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and torch.allclose(a, b, equal_nan=True)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float) and isinstance(b, float):
-        return a == b or abs(a - b) <= 1e-5 * max(abs(a), abs(b)) or (a != a and b != b)
-    return bool(a == b)
 
 
 def check(seed: int, steps: int = STEPS) -> int:
@@ -62,11 +53,11 @@ def check(seed: int, steps: int = STEPS) -> int:
                 torch.manual_seed(step)
                 want = outcome(run, pair.plain, x)
                 got = outcome(captured, pair.twin, x)
-                assert same(want, got), (seed, again, done, want, got)
+                assert same(want, got, near()), (seed, again, done, want, got)
                 if isinstance(want, type):  # how far a call that fails has come is not told
                     pairs[pairs.index(pair)] = Pair(pair.plain)
                     break
-                assert same(state_of(pair.plain), state_of(pair.twin)), (seed, again, done)
+                assert same(state_of(pair.plain), state_of(pair.twin), near()), (seed, again, done)
     return len(graphs)
 
 
@@ -92,7 +83,7 @@ def test_instances_share_what_was_captured() -> None:
             for _ in range(5):
                 pair = Pair(original)
                 want, got = outcome(run, pair.plain, x), outcome(captured, pair.twin, x)
-                assert same(want, got), seed
+                assert same(want, got, near()), seed
                 gone += [weakref.ref(each) for each in (pair.twin, *pair.twin.parameters())]
                 del pair
         assert len(graphs) == made, seed

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from alike import same
 
 from opmill_bytecode_frontend.entry.capture import capture
 from opmill_bytecode_frontend.errors import CaptureWarning
@@ -26,22 +27,6 @@ def counted(fn: Any, **options: Any) -> tuple[Any, list[Any]]:
         return gm.forward
 
     return capture(fn, backend, fullgraph=True, **options), graphs
-
-
-def same(got: Any, expected: Any) -> None:
-    assert type(got) is type(expected)
-    if isinstance(expected, torch.Tensor):
-        assert got.shape == expected.shape and got.stride() == expected.stride() and got.dtype == expected.dtype
-        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
-    elif isinstance(expected, (tuple, list)):
-        assert len(got) == len(expected)
-        for g, e in zip(got, expected, strict=True):
-            same(g, e)
-    elif isinstance(expected, dict):
-        assert list(got) == list(expected)
-        same(list(got.values()), list(expected.values()))
-    else:
-        assert got == expected
 
 
 def arithmetic(x):
@@ -128,7 +113,7 @@ def test_twenty_sizes_are_captured_at_most_twice(fn: Any, dynamic: Any) -> None:
     compiled, graphs = counted(fn, dynamic=dynamic)
     for n in SIZES:
         x = torch.randn(n, 8)
-        same(compiled(x), fn(x))
+        assert same(compiled(x), fn(x))
     one_row, compares = fn is called, 4 * (fn is containers)
     assert len(compiled.entries) <= (1 if dynamic else 2) + one_row + compares, [str(e.guards) for e in compiled.entries]
 
@@ -137,7 +122,7 @@ def test_a_branch_is_captured_once_for_each_way_it_goes() -> None:
     compiled, _ = counted(branches)
     for n in SIZES:
         x = torch.randn(n, 8)
-        same(compiled(x), branches(x))
+        assert same(compiled(x), branches(x))
     assert len(compiled.entries) <= 6
 
 
@@ -146,7 +131,7 @@ def test_sizes_zero_and_one_are_captured_by_themselves(n: int) -> None:
     compiled, _ = counted(lambda x: (x * 2 + x[:1], x.shape[0] == n, x.sum(0, keepdim=True) + x))
     for k in (4, 5, n, 6, n):
         x = torch.randn(k, 3)
-        same(compiled(x), compiled.__wrapped__(x))
+        assert same(compiled(x), compiled.__wrapped__(x))
     assert len(compiled.entries) == 3
 
 
@@ -160,7 +145,7 @@ def test_the_reason_of_a_recapture_is_told() -> None:
     assert len(compiled.entries) == 1
     [failure] = compiled.explain_miss((torch.ones(6, 3), torch.ones(1, 3)), {})
     assert "s0 >= 2" in str(failure)
-    same(compiled(torch.ones(6, 3), torch.ones(1, 3)), torch.ones(6, 3) * 2)
+    assert same(compiled(torch.ones(6, 3), torch.ones(1, 3)), torch.ones(6, 3) * 2)
     failures = [str(f) for f in compiled.explain_miss((torch.ones(6, 3), torch.ones(7, 3)), {})]
     assert "aten::add.Tensor at" in failures[0] and __file__ in failures[0]
     with pytest.raises(RuntimeError, match="must match"):
@@ -171,7 +156,7 @@ def test_equal_sizes_are_not_assumed_to_be_one() -> None:
     compiled, _ = counted(lambda x, y: (x.sum(), y.sum(), x.shape[0] + y.shape[0]), dynamic=True)
     for n, m in ((4, 4), (4, 5), (7, 3), (9, 9)):
         x, y = torch.ones(n), torch.ones(m)
-        same(compiled(x, y), compiled.__wrapped__(x, y))
+        assert same(compiled(x, y), compiled.__wrapped__(x, y))
     assert len(compiled.entries) == 1
 
 
@@ -184,12 +169,12 @@ def test_ints_that_change_are_inputs() -> None:
     compiled, graphs = counted(scaled)
     x = torch.randn(3, 4)
     for n in SIZES:
-        same(compiled(x, n, True), scaled(x, n, True))
+        assert same(compiled(x, n, True), scaled(x, n, True))
     assert len(compiled.entries) == 2 and isinstance(graphs[-1][1][0], torch.SymInt) or isinstance(graphs[-1][1][1], torch.SymInt)
     for n in (1, 0, 1):
-        same(compiled(x, n, True), scaled(x, n, True))
+        assert same(compiled(x, n, True), scaled(x, n, True))
     for n in (5, 6):
-        same(compiled(x, n, False), scaled(x, n, False))
+        assert same(compiled(x, n, False), scaled(x, n, False))
 
 
 def test_a_size_tied_to_a_number_brings_the_number_along() -> None:
@@ -198,7 +183,7 @@ def test_a_size_tied_to_a_number_brings_the_number_along() -> None:
 
     compiled, graphs = counted(fn, dynamic=True)
     for n, k in ((7, 4), (8, 5), (8, 6), (9, 6)):
-        same(compiled(torch.ones(n, 2), k), fn(torch.ones(n, 2), k))
+        assert same(compiled(torch.ones(n, 2), k), fn(torch.ones(n, 2), k))
     [size, number] = graphs[0][1]
     assert {str(size.shape[0]), str(number)} in ({"3 + s2", "s2"}, {"s0", "-3 + s0"})
 
@@ -252,7 +237,7 @@ def test_one_capture_serves(name: str) -> None:
     compiled, graphs = counted(ONES[name], dynamic=True)
     for n in (5, 6, 7, 9, 64):
         x = torch.linspace(-2, 2, n)
-        same(compiled(x), ONES[name](x))
+        assert same(compiled(x), ONES[name](x))
     assert len(compiled.entries) == 1 and len(graphs) <= 1
 
 
@@ -275,7 +260,7 @@ def test_what_needs_the_value_assumes_it(name: str) -> None:
     compiled = capture(ASSUMED[name], "eager", dynamic=True)
     for n in (5, 6, 5, 7):
         x = torch.linspace(-2, 2, n)
-        same(compiled(x), ASSUMED[name](x))
+        assert same(compiled(x), ASSUMED[name](x))
 
 
 def test_a_loop_needs_its_count() -> None:
@@ -288,7 +273,7 @@ def test_a_loop_needs_its_count() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CaptureWarning)
         for n in SIZES:
-            same(compiled(torch.ones(2), n), loop(torch.ones(2), n))
+            assert same(compiled(torch.ones(2), n), loop(torch.ones(2), n))
 
 
 def test_all_sizes_of_tokens_change_together() -> None:
@@ -296,7 +281,7 @@ def test_all_sizes_of_tokens_change_together() -> None:
     compiled, graphs = counted(lambda ids: torch.nn.functional.embedding(ids, table).sum(1) / ids.shape[0])
     for sizes in ((3, 5), (3, 7), (4, 7), (8, 2), (6, 9)):
         ids = torch.ones(sizes, dtype=torch.long)
-        same(compiled(ids), compiled.__wrapped__(ids))
+        assert same(compiled(ids), compiled.__wrapped__(ids))
     assert len(graphs) == 2
 
 
@@ -304,7 +289,7 @@ def test_never_dynamic() -> None:
     compiled, graphs = counted(arithmetic, dynamic=False)
     for n in (3, 4, 5, 6):
         x = torch.randn(n, 8)
-        same(compiled(x), arithmetic(x))
+        assert same(compiled(x), arithmetic(x))
     assert len(graphs) == 4
 
 
@@ -313,13 +298,13 @@ def test_marks_of_either_compiler_are_honoured() -> None:
     x._dynamo_dynamic_indices = {0}
     compiled, graphs = counted(model)
     for tensor in (x, torch.randn(9, 8), torch.randn(30, 8)):
-        same(compiled(tensor), model(tensor))
+        assert same(compiled(tensor), model(tensor))
     assert len(graphs) == 1
     static = torch.randn(6, 8)
     static._dynamo_static_indices = {0, 1}
     compiled, graphs = counted(model, dynamic=True)
     for tensor in (static, torch.randn(9, 8), torch.randn(30, 8)):
-        same(compiled(tensor), model(tensor))
+        assert same(compiled(tensor), model(tensor))
     assert len(graphs) == 2
 
 
@@ -359,7 +344,7 @@ def test_strides_that_change() -> None:
         torch.randn(9, 8),
         torch.randn(12, 70)[:, :8],
     ):
-        same(compiled(x), compiled.__wrapped__(x))
+        assert same(compiled(x), compiled.__wrapped__(x))
     assert len(graphs) <= 4
 
 
@@ -391,7 +376,7 @@ def test_in_place_views_of_an_input_do_not_change_what_its_size_was() -> None:
 
     compiled, _ = counted(fn)
     for n in (4, 6, 8):
-        same(compiled(torch.ones(n)), fn(torch.ones(n)))
+        assert same(compiled(torch.ones(n)), fn(torch.ones(n)))
 
 
 def test_gradients() -> None:
@@ -421,7 +406,7 @@ def test_graph_breaks_hand_sizes_over() -> None:
     compiled = capture(fn, lambda gm, ex: graphs.append(gm) or gm.forward)
     for n in SIZES[:8]:
         x = torch.randn(n, 8)
-        same(compiled(x, []), fn(x, []))
+        assert same(compiled(x, []), fn(x, []))
     assert len(graphs) <= 8  # two parts: at the first size, at others, and where a slice has one row
 
 
@@ -504,7 +489,7 @@ def run_program(seed: int, calls: int = 6) -> int:
             )
             expected, got = outcome(fn, x, y, k), outcome(compiled, x, y, k)
             try:
-                same(got, expected)
+                assert same(got, expected)
             except AssertionError:
                 raise AssertionError(f"{text}\n{(n, m, k, tuple(y.shape))}\n{got}\n{expected}") from None
     return len(compiled.entries)

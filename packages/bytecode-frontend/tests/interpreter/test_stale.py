@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 import pytest
 import torch
+from alike import same
 
 from opmill_bytecode_frontend import capture
 
@@ -24,16 +25,6 @@ SCENARIOS: list[Callable[[Any], Any]] = []
 def scenario(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     SCENARIOS.append(run)
     return run
-
-
-def same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and torch.equal(a, b)
-    if isinstance(a, (list, tuple)):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    return type(a) is type(b) and bool(a == b)
 
 
 def tensor() -> torch.Tensor:
