@@ -67,12 +67,13 @@ class Pinned:
 class Step:
     """A step away from ``base``; ``part`` says which one. ``root``: where the path begins."""
 
-    __slots__ = ("_hash", "base", "part", "root")
+    __slots__ = ("_hash", "_text", "base", "part", "root")
 
     def __init__(self, base: Source, part: Any = None) -> None:
         self.base = base
         self.part = part
         self.root: Root = base.root
+        self._text: str | None = None  # what steps from here on begin with
         self._hash: int | None = None  # a key of the program's own may run its code: not before somebody asks
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +106,9 @@ class Attr(Step):
         return cast(str, self.part)
 
     def __str__(self) -> str:
-        return f"{self.base}.{self.name}"
+        if self._text is None:
+            self._text = f"{self.base}.{self.part}"
+        return self._text
 
 
 class InstanceDict(Step):
@@ -130,7 +133,9 @@ class Item(Step):
         return self.part
 
     def __str__(self) -> str:
-        return f"{self.base}[{short(self.key)}]"
+        if self._text is None:
+            self._text = f"{self.base}[{short(self.part)}]"
+        return self._text
 
 
 class _Positioned(Step):

@@ -47,11 +47,11 @@ def decode(code: CodeType) -> Program:
         stacksize=code.co_stacksize,
     )
     variables = slot_names(code)
-    positions = [Position(*position) for position in code.co_positions()]
+    positions = [*code.co_positions()]
     by_unit: dict[int, Instruction] = {}
     jumps: list[tuple[Instruction, int]] = []
     for start, unit, opname, argument in _units(code.co_code):
-        instruction = Instruction(opname, position=positions[unit], offset=start * 2)
+        instruction = Instruction(opname, position=Position(*positions[unit]), offset=start * 2)
         after = unit + 1 + CACHES.get(opname, 0)
         if opname in HAS_JUMP:
             jumps.append((instruction, after - argument if "BACKWARD" in opname else after + argument))

@@ -120,6 +120,7 @@ class Interpreter(Operators, Assumptions):
         """Those that were made, and the place where."""
         self.referred: list[object] = []
         """Objects of before that captured code made weak references to."""
+        self.unmarked: dict[int, object] = {}  # functions that were called and have none of the marks that torch's compiler knows
         self.cached: dict[Any, Value] = {}
         """What functions with caches give for constants, ..."""
         self.computing = 0
@@ -520,7 +521,7 @@ class Interpreter(Operators, Assumptions):
         frame.begins(caller, self.handled)
         self.frame = frame
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
-        pending = thrown
+        has_places, trace, break_at, pending = frame.has_places, self.trace, self.break_at, thrown
         try:
             while True:
                 pc = frame.pc
@@ -529,12 +530,12 @@ class Interpreter(Operators, Assumptions):
                     if pending is not None:
                         exc, pending = pending, None
                         raise Raised(exc)
-                    if frame.has_places:
-                        if len(self.trace) == self.break_at:
+                    if has_places:
+                        if (place := len(trace)) == break_at:
                             self.stopped = frame
                             raise BreakHere
-                        frame.place = len(self.trace)
-                        self.trace.append((frame, pc))
+                        frame.place = place
+                        trace.append((frame, pc))
                     if self.steps > self.check_at:
                         self.check_at = check_growth(self, frame)
                     handler = handlers_[pc]

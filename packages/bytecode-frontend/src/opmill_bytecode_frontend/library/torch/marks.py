@@ -38,6 +38,8 @@ LEAF = "_torchdynamo_leaf_real_fn"
 
 def marked(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """What a call of a marked function gives; None for others, and where the mark only permits what is done anyway."""
+    if id(obj) in vm.unmarked:
+        return None
     rules: Any = sys.modules.get(RULES)  # on its way, perhaps
     original = getattr(obj, "_torchdynamo_orig_callable", None)
     if compiles(obj):
@@ -58,7 +60,10 @@ def marked(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Va
     if id(obj) in rules._allowed_callable_ids and not of_package(obj):
         return allowed(vm, obj, args, kwargs, id(obj) in rules._nonstrict_trace_callable_ids)
     instead = substitute(obj)
-    return None if instead is None else vm.call(vm.wrap(instead), args, kwargs)
+    if instead is None:
+        vm.unmarked[id(obj)] = obj
+        return None
+    return vm.call(vm.wrap(instead), args, kwargs)
 
 
 def compiled_by_torch(vm: Interpreter, obj: object, original: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
