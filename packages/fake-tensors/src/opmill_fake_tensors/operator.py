@@ -12,6 +12,7 @@ from . import compat
 from .passing import out_of_memory
 from .rules import checks, counted_rules, rules, symbolic_rules
 from .rules.pointwise import RECORDS, converted
+from .strides import like
 
 _EMPTY = (
     "aten::empty aten::empty_like aten::empty_strided aten::new_empty "
@@ -111,6 +112,8 @@ class Operator:
         self._plain_view = self.gives_views and not _python_meta_kernel(self.name)
         """Made in C++, out of nothing but geometry."""
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
+        self._sees_marks = self._measured and _has_kernel(self.name, "Conjugate")
+        """Whether its kernel is given what is marked as conjugated as it lies: of others torch makes copies before."""
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 
     def draws(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -189,7 +192,7 @@ class Operator:
     def _measure(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The geometry of what the operator gives on zeros; None where it refuses them."""
         try:
-            out = self.func(*map(_zeros, args), **{k: _zeros(v) for k, v in kwargs.items()})
+            out = self.func(*[_zeros(a, self._sees_marks) for a in args], **{k: _zeros(v, self._sees_marks) for k, v in kwargs.items()})
         except (RuntimeError, IndexError, NotImplementedError) as error:
             if out_of_memory(error):
                 raise
@@ -229,13 +232,16 @@ def _key(value: Any) -> Any:
     return (kind, repr(value)) if kind is float else (kind, value)
 
 
-def _zeros(arg: Any) -> Any:
+def _zeros(arg: Any, sees_marks: bool) -> Any:
+    """What a kernel is given in place of a fake. One that does not see marks is given a copy of what has any."""
     if isinstance(arg, torch.Tensor):
-        zeros = torch.empty_strided(arg.size(), arg.stride(), dtype=arg.dtype, device="cpu").zero_()
-        return zeros.conj() if arg.is_conj() else zeros
+        copied = not sees_marks and (arg.is_conj() or arg.is_neg())
+        strides = like(arg.size(), arg.stride()) if copied else arg.stride()
+        zeros = torch.empty_strided(arg.size(), strides, dtype=arg.dtype, device="cpu").zero_()
+        return zeros.conj() if arg.is_conj() and not copied else zeros
     if type(arg) is torch.device:
         return torch.device("cpu")
-    return type(arg)(map(_zeros, arg)) if type(arg) in (list, tuple) else arg
+    return type(arg)([_zeros(a, sees_marks) for a in arg]) if type(arg) in (list, tuple) else arg
 
 
 def _geometry(out: Any) -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from ..strides import broadcast, contiguous, in_order, like
+from ..table import dense
+from ..views import inferred
 
 _META = torch.device("meta")
 
@@ -56,8 +58,15 @@ def _copy(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any])
     return target
 
 
+def _view_copy(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Unlike a view, whatever the layout of the source."""
+    source, sizes = args
+    return NotImplemented if overload != "" or kwargs else dense(inferred(sizes, source.numel()), source.dtype)
+
+
 RULES = {
     "aten::clone": _clone,
+    "aten::view_copy": _view_copy,
     "aten::_to_copy": _to_copy,
     "aten::copy_": _copy,
     "aten::zero_": _fills,

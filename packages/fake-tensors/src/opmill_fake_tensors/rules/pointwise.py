@@ -81,7 +81,7 @@ _declare("hardtanh", "tensors", "floats", copied=True)
 _declare("nan_to_num", "tensors", "numbers", copied=True)
 
 _declare("div exp log sqrt rsqrt reciprocal sin cos tan sinh cosh tanh sigmoid", "float", complexes=True)
-_declare("ldexp", "float", complexes=True)
+_declare("ldexp", "float", "a power", complexes=True)
 _declare("true_divide", "float", "torch's own", complexes=True)
 _declare("angle", "float", complexes=True, in_place=False)
 _declare("deg2rad rad2deg", "float", copied=True)
@@ -295,6 +295,14 @@ def _bitwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: d
     return _pointwise(kind, name, overload, args, kwargs)
 
 
+def _ldexp(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """x * 2**y: the power of a number is a tensor in rows, however y lies; beside complex numbers two is a tensor."""
+    x, y = args
+    if x.is_complex():
+        return _pointwise(kind, name, overload, args, kwargs)
+    return _pointwise(kind, name, overload, [x, _empty(y.size(), contiguous(y.size()), dtype=y.dtype, device=_META)], kwargs)
+
+
 def _pair(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Complex numbers of two real ones."""
     if overload != "" or kwargs or any(t.dtype is not args[0].dtype for t in args) or args[0].dtype not in (torch.float32, torch.float64):
@@ -314,6 +322,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "numbers": _bool_checks,
     "integers": _bitwise,
     "floats": _floats_only,
+    "a power": _ldexp,
 }
 _WITH_ROUNDING = {"aten::div": _div, "aten::div_": _div}
 

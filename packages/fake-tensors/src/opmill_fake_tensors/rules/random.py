@@ -45,7 +45,7 @@ def _contiguous_alone(overload: str, x: Tensor, *others: Any, **__: Any) -> Any:
 
 
 @RULES.row("normal")
-def _normal(overload: str, mean: Any, deviation: Any = 1.0, **__: Any) -> Any:
+def _normal(overload: str, mean: Any, deviation: Any = 1.0, *_: Any, **__: Any) -> Any:
     tensors = [t for t in (mean, deviation) if isinstance(t, Tensor)]
     if overload not in ("Tensor_Tensor", "Tensor_float", "float_Tensor") or any(not t.is_floating_point() for t in tensors):
         return NotImplemented

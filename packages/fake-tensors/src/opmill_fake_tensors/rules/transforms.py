@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..strides import in_order
-from ..table import Rules, strided
+from ..table import Rules, alike, strided
 
 RULES: dict[str, Callable[..., Any]] = {}
 SYMBOLIC = Rules()
@@ -19,6 +19,7 @@ def _transformed(x: Tensor, dims: Sequence[int], sizes: Sequence[Any], dtype: to
     """The dimensions that are transformed lie inside, in their order, the others around them as they were."""
     if not 0 < len(dims) <= 2 or not torch.backends.mkl.is_available():
         return NotImplemented
+    x = alike(x) if x.is_conj() or x.is_neg() else x  # transforms are given a copy of what is marked
     others = sorted((d for d in range(x.dim()) if d not in dims), key=lambda d: -x.stride()[d])
     return strided(sizes, in_order(sizes, [*others, *dims][::-1]), dtype)
 

@@ -192,7 +192,10 @@ def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return vm.iterate(value)
     if not is_callable(vm, value):
-        vm.throw(TypeError, "iter(v, w): v must be callable")
+        try:
+            iter(0, 0)  # type: ignore[call-overload] - each Python says it in words of its own
+        except TypeError as exc:
+            vm.throw_real(exc)
 
     ended = list[Value]()
 
