@@ -282,3 +282,17 @@ def test_warnings_are_errors_where_the_program_makes_them() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         assert raised(lambda: repr(compiled(torch.zeros(2)))) == raised(lambda: repr(warning(torch.zeros(2))))
+
+
+def test_a_comparison_in_front_of_a_jump_ends_one_graph() -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x - 1
+
+    told: list[Any] = []
+    compiled = capture(branch, "eager", on_break=told.append)
+    for sign in (1, -1, 1):
+        x = torch.full((2,), float(sign))
+        assert torch.equal(compiled(x), branch(x))
+        assert len(told) == 1

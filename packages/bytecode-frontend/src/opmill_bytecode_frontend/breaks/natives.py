@@ -174,7 +174,6 @@ def statement(pops: int, template: str) -> Row:
 
 
 ROWS |= {
-    "COMPARE_OP": operation(2, "{0} {arg} {1}"),
     "UNARY_NEGATIVE": operation(1, "-{0}"),
     "UNARY_POSITIVE": operation(1, "+{0}"),
     "UNARY_NOT": operation(1, "not {0}"),
@@ -187,6 +186,12 @@ ROWS |= {
     "STORE_ATTR": statement(2, "({1}).{arg} = {0}"),
     "DELETE_ATTR": statement(1, "del ({0}).{arg}"),
 }
+
+
+@native("COMPARE_OP")
+def compare_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    template = "bool({0} {arg} {1})" if ins.gives_truth else "{0} {arg} {1}"
+    return operation(2, template)(frame, ins, r, context)
 
 
 @native("BINARY_OP")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .versions import PAIR_HALVES
+from .versions import PAIR_HALVES, VERSION
 
 
 class Position(NamedTuple):
@@ -56,6 +56,11 @@ class Instruction(Struct, eq=False):
     handler: ExceptionHandler | None = None
     index: int | None = None
     offset: int | None = None
+
+    @property
+    def gives_truth(self) -> bool:
+        """Whether a comparison asks its result for its truth as well, as those in front of a jump do from 3.13 on."""
+        return self.opname == "COMPARE_OP" and VERSION >= (3, 13) and bool(self.flag & 16)
 
     def __repr__(self) -> str:
         if self.target is not None:

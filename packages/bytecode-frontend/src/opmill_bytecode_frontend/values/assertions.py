@@ -4,7 +4,6 @@ they do."""
 from __future__ import annotations
 
 import builtins
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
     instructions = frame.prepared.instructions
     at = frame.pc - 1
     here = instructions[at]
-    if here.opname == "TO_BOOL" or (here.opname == "COMPARE_OP" and sys.version_info >= (3, 13) and here.flag & 16):
+    if here.opname == "TO_BOOL" or here.gives_truth:
         at += 1
     jump = instructions[at]
     if jump.opname not in JUMPS:

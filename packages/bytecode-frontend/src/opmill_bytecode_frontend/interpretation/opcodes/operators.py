@@ -54,7 +54,7 @@ def to_bool(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def compare_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     right = frame.pop()
     left = frame.pop()
-    truth = sys.version_info >= (3, 13) and ins.flag & 16
+    truth = ins.gives_truth
     result = vm.compare(ins.argval, left, right, direct=not truth)
     if truth:
         result = ConstantValue(vm.truth(result))
