@@ -11,6 +11,38 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "guides" / "adding.md"
 FILE = re.compile(r"^```python title=\"packages/[\w-]+/(src|tests)/([\w/]+\.py)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ROW = re.compile(r"^```python \{\.not-run\}\n# packages/([\w-]+)/src/([\w/]+)\.py, (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WITH_ROWS = """
+import importlib.machinery, importlib.util, sys
+from pathlib import Path
+
+class Edited(importlib.machinery.PathFinder):
+    # Modules that stand in this folder under their full names come from there.
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        file = Path(__file__).parent / f"{name}.py"
+        return importlib.util.spec_from_file_location(name, file) if file.exists() else None
+
+sys.meta_path.insert(0, Edited)
+"""
+"""What makes copies of modules, with the page's rows in them, those that are imported."""
+RUN = """
+import opmill_kernel_gen_triton.emit.primitives as triton
+from opmill_graph_ir.loops.cases import cases
+from opmill_graph_ir.loops.primitives import PRIMITIVES
+from opmill_kernel_gen_cpp.debug import Runner, disagreement
+from opmill_runtime_cache.store import Store
+
+def test_programs_of_it_give_what_its_meaning_says(tmp_path):
+    made = [case for case in cases() if case.name.startswith("cube_")]
+    assert {name.rpartition("_")[2] for name in (case.name for case in made)} >= {"float32", "int64"}
+    runner = Runner([case.kernel for case in made], Store(tmp_path))
+    assert [said for case in made if (said := disagreement(case, runner)) is not None] == []
+
+def test_both_generators_have_a_row():
+    assert "cube" in PRIMITIVES and "cube" in triton.ROWS
+"""
 JOINED = """
 import importlib, sys
 from pathlib import Path
@@ -42,6 +74,26 @@ def test_what_the_page_adds_passes_its_tests(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path / "tests")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_primitive_is_what_the_page_adds(tmp_path: Path) -> None:
+    """The tests that are there run it in each generator: nothing is to be written for it."""
+    rows = ROW.findall(PAGE.read_text())
+    assert len(rows) == 3
+    for package, module, table, row in rows:
+        name = module.replace("/", ".")
+        text = (ROOT / "packages" / package / "src" / f"{module}.py").read_text()
+        head = re.search(rf"^{table}\b.* = [({{]$", text, re.MULTILINE)
+        assert head is not None, (module, table)
+        (tmp_path / f"{name}.py").write_text(f"{text[: head.end()]}\n{row}{text[head.end() :]}")
+    (tmp_path / "edited.py").write_text(WITH_ROWS)
+    (tmp_path / "test_cube.py").write_text(RUN)
+    tests = [tmp_path / "test_cube.py", *(ROOT / "packages").glob("*/tests/**/test_primitives.py")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path])), "OPMILL_CACHE_DIR": str(tmp_path)}
+    for test in map(str, tests):  # each has a module of the same name
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "edited", "-p", "no:cacheprovider", test]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["toy_device/toy_device.py", "toy_generator/toy_generator.py", "test_device_from_outside.py"])
