@@ -119,6 +119,7 @@ def refuse_reading_frame(frame: Frame, function: Any, args: Sequence[object]) ->
 
 @native("CALL", "CALL_KW")
 def call(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A call between two graphs, with the program's own objects."""
     stack = list(frame.stack)
     count, pops, names = ins.argval or 0, 2, frame.kwnames
     if ins.opname == "CALL_KW":
@@ -137,6 +138,7 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Nat
 
 @native("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A call with a sequence and a mapping of arguments."""
     stack = list(frame.stack)
     named = f", **{r.expr(stack.pop())}" if (ins.argval or 0) & 1 else ""
     args = stack.pop()
@@ -190,12 +192,14 @@ ROWS |= {
 
 @native("COMPARE_OP")
 def compare_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A comparison, or its truth in front of a jump."""
     template = "bool({0} {arg} {1})" if ins.gives_truth else "{0} {arg} {1}"
     return operation(2, template)(frame, ins, r, context)
 
 
 @native("BINARY_OP")
 def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """An operator, in place or not."""
     left, right = [r.expr(v) for v in frame.stack[-2:]]
     result = r.temporary("_r")
     if ins.argval in BINARY_OPS:
@@ -205,6 +209,7 @@ def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -
 
 @native("RAISE_VARARGS")
 def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A ``raise`` between graphs; a bare one is refused (FE071)."""
     if not ins.argval:
         raise Unsupported("FE071", "a graph break at a bare raise", "the exception came up earlier", where=frame.where())
     parts = [r.expr(value) for value in frame.stack[-ins.argval :]]
@@ -213,6 +218,7 @@ def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: objec
 
 @native("CONTAINS_OP")
 def contains_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """Whether an item is in a container."""
     item, container = [r.expr(v) for v in frame.stack[-2:]]
     result = r.temporary("_r")
     return Native([f"{result} = {item} {'not in' if ins.argval else 'in'} {container}"], 2, [result])
@@ -220,6 +226,7 @@ def contains_op(frame: Frame, ins: Instruction, r: Expressions, context: object)
 
 @native("LOAD_ATTR", "LOAD_METHOD")
 def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """An attribute; of a method that is called next, the bound one in place of function and object."""
     result = r.temporary("_r")
     pushed: list[str | None] = [result]
     if ins.opname == "LOAD_METHOD" or ins.flag & 1:
@@ -229,6 +236,7 @@ def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: object) -
 
 @native("FORMAT_VALUE")
 def format_value(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """The text of a value in an f-string."""
     flags = ins.argval or 0
     pops = 2 if flags & 4 else 1
     value = r.expr(frame.stack[-pops])
@@ -240,12 +248,14 @@ def format_value(frame: Frame, ins: Instruction, r: Expressions, context: object
 
 @native("UNARY_INVERT")
 def invert(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """The ``~`` of a value."""
     result = r.temporary("_r")  # Python's compiler would compute ~True itself, and warn then
     return Native([f"{result} = {r.expr(frame.stack[-1])}", f"{result} = ~{result}"], 1, [result])
 
 
 @native("BEFORE_WITH")
 def before_with(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """How a manager is entered; it is left by code behind the break."""
     enter, leave, entered = (r.temporary("_r") for _ in range(3))
     found = f"{enter}, {leave} = {r.constants.name(context_methods)}({r.expr(frame.stack[-1])})"
     return Native([found, f"{entered} = {enter}()"], 1, [leave, entered])
@@ -264,18 +274,21 @@ def context_methods(manager: object) -> tuple[object, object]:
 
 @native("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """The items of an iterable, as many as there are names."""
     names = [r.temporary("_r") for _ in range(ins.argval)]
     return Native([f"[{', '.join(names)}] = {r.expr(frame.stack[-1])}"], 1, list(reversed(names)))
 
 
 @native("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def pop_jump(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A branch: which of two continuations runs is asked when the graph has run."""
     value = r.expr(frame.stack[-1])
     return Native([], 1, condition=(value if ins.opname.endswith("TRUE") else f"not {value}", [], []))
 
 
 @native("FOR_ITER")
 def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """The next item of an iterator that the program itself has, or the end of the loop."""
     iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
     end = r.constants.name(STOP)
     return turn(frame, ins, r, [f"{item} = next({iterator}, {end})"], item, end)
@@ -283,5 +296,6 @@ def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: object) ->
 
 @native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
 def jump_or_pop(frame: Frame, ins: Instruction, r: Expressions, context: object) -> Native:
+    """A branch that keeps the value it asks on one of its ways."""
     value = r.expr(frame.stack[-1])
     return Native([], 1, condition=(value if "TRUE" in ins.opname else f"not {value}", [value], []))

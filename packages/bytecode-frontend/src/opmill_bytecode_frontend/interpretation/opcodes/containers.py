@@ -27,16 +27,19 @@ if TYPE_CHECKING:
 
 @opcode("BUILD_TUPLE")
 def build_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops items, and pushes a tuple of them."""
     frame.push(TupleValue(frame.popn(ins.argval)))
 
 
 @opcode("BUILD_LIST")
 def build_list(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops items, and pushes a list of them."""
     frame.push(ListValue(frame.popn(ins.argval)))
 
 
 @opcode("BUILD_SET")
 def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops items, and pushes a set of them; of equal ones the first stays."""
     result = SetValue({})
     for v in frame.popn(ins.argval):
         result.m_add(vm, v)
@@ -45,6 +48,7 @@ def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("BUILD_MAP")
 def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops keys and values in turns, and pushes a dict of them."""
     items = frame.popn(2 * ins.argval)
     result = DictValue({})
     for key, value in zip(items[::2], items[1::2]):
@@ -54,6 +58,7 @@ def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a tuple of keys and the values, and pushes a dict of them."""
     keys = vm.unpack(frame.pop())
     result = DictValue({})
     for key, value in zip(keys, frame.popn(ins.argval)):
@@ -63,18 +68,21 @@ def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None
 
 @opcode("LIST_APPEND")
 def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a list further down, as comprehensions do."""
     value = frame.pop()
     frame.stack[-ins.argval].m_append(vm, value)
 
 
 @opcode("SET_ADD")
 def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a set further down."""
     value = frame.pop()
     frame.stack[-ins.argval].m_add(vm, value)
 
 
 @opcode("MAP_ADD")
 def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a key and its value into a dict further down."""
     value = frame.pop()
     key = frame.pop()
     frame.stack[-ins.argval].store(vm, key, value)
@@ -82,6 +90,7 @@ def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LIST_EXTEND")
 def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an iterable, and puts its items into a list further down."""
     value = frame.pop()
     if not is_iterable(vm, value):
         vm.throw(TypeError, f"Value after * must be an iterable, not {value.python_type().__name__}")
@@ -90,12 +99,14 @@ def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("SET_UPDATE")
 def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an iterable, and puts its items into a set further down."""
     value = frame.pop()
     frame.stack[-ins.argval].m_update(vm, value)
 
 
 @opcode("DICT_UPDATE")
 def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a mapping, and puts its items into a dict further down."""
     value = frame.pop()
     if not class_has(vm, value, "keys"):
         vm.throw(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
@@ -104,6 +115,7 @@ def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("DICT_MERGE")
 def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """As `dict_update` for keywords of a call: a key that is there already is an error."""
     value = frame.pop()
     target = frame.stack[-ins.argval]
     function = function_text(frame.stack[-ins.argval - 2 - (sys.version_info >= (3, 13))])
@@ -132,11 +144,13 @@ def function_text(value: Value) -> str:
 
 @opcode("LIST_TO_TUPLE")
 def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a list, and pushes a tuple of its items."""
     frame.push(TupleValue(frame.pop().items))
 
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an iterable of so many items, and pushes these, the first on top."""
     value = frame.pop()
     if type(value) is TupleValue and len(value.items) == ins.argval and any(map(is_ahead, value.items)):
         stored = frame.stores()  # what goes into a variable need not be looked at
@@ -165,6 +179,7 @@ def unpacked(vm: Interpreter, value: Value, count: int | None) -> list[Value]:
 
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an iterable, and pushes items from both its ends and a list of what is between them."""
     before, after = ins.argval & 0xFF, ins.argval >> 8
     items = unpacked(vm, frame.pop(), None)
     if len(items) < before + after:
@@ -175,6 +190,7 @@ def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("FORMAT_VALUE", until=(3, 12))
 def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, perhaps with a format, and pushes its text (f-strings)."""
     flags = ins.argval or 0
     spec = frame.pop() if flags & 4 else ConstantValue("")
     value = frame.pop()
@@ -198,6 +214,7 @@ def format_one(vm: Interpreter, value: Value, conversion: int, spec: Value) -> V
 
 @opcode("CONVERT_VALUE", since=(3, 13))
 def convert_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes its ``str``, ``repr`` or ``ascii``."""
     value = frame.pop()
     if ins.argval != 3:
         frame.expects(*asked(CONVERSIONS[ins.argval], value))
@@ -206,17 +223,20 @@ def convert_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("FORMAT_SIMPLE", since=(3, 13))
 def format_simple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes its text without a format."""
     frame.push(format_one(vm, frame.pop(), 0, ConstantValue("")))
 
 
 @opcode("FORMAT_WITH_SPEC", since=(3, 13))
 def format_with_spec(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a format and a value, and pushes the text."""
     spec = frame.pop()
     frame.push(format_one(vm, frame.pop(), 0, spec))
 
 
 @opcode("BUILD_STRING")
 def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops texts, and pushes them joined."""
     parts = frame.popn(ins.argval)
     if late := [part for part in parts if type(part) is LateText]:
         frame.push(LateText(vm, late[0].tensor, min(part.place for part in late)))

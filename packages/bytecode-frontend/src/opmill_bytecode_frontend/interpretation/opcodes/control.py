@@ -45,11 +45,13 @@ class Yield:
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP")
 def jump(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Goes on elsewhere."""
     frame.jump(ins.target)
 
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and goes on elsewhere where it is false. Which way it goes is a guard, or ends the graph."""
     if not branched(vm, frame, frame.pop()):
         frame.jump(ins.target)
 
@@ -63,24 +65,28 @@ def branched(vm: Interpreter, frame: Frame, value: Value) -> bool:
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and goes on elsewhere where it is true."""
     if branched(vm, frame, frame.pop()):
         frame.jump(ins.target)
 
 
 @opcode("POP_JUMP_IF_NONE")
 def pop_jump_if_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and goes on elsewhere where it is None."""
     if is_none(frame.pop()):
         frame.jump(ins.target)
 
 
 @opcode("POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and goes on elsewhere where it is not None."""
     if not is_none(frame.pop()):
         frame.jump(ins.target)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
 def jump_if_true_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Goes on elsewhere where the topmost value is true, and drops it where it is not."""
     if branched(vm, frame, frame.stack[-1]):
         frame.jump(ins.target)
     else:
@@ -89,6 +95,7 @@ def jump_if_true_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None
 
 @opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
 def jump_if_false_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Goes on elsewhere where the topmost value is false, and drops it where it is not."""
     if not branched(vm, frame, frame.stack[-1]):
         frame.jump(ins.target)
     else:
@@ -97,6 +104,7 @@ def jump_if_false_or_pop(vm: Interpreter, frame: Frame, ins: Instruction) -> Non
 
 @opcode("GET_ITER")
 def get_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes its iterator."""
     value = frame.pop()
     vm.expect(value, "__iter__", iterated)
     frame.push(vm.iterate(value))
@@ -104,6 +112,7 @@ def get_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("FOR_ITER")
 def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes the next item of the iterator on the stack, or goes on behind the loop."""
     vm.expect(frame.stack[-1], "__next__", stepped)
     iterator = frame.stack[-1]
     item = iterator.unread(vm) if type(iterator) is LoopIterator and frame.stores() else vm.next(iterator)
@@ -124,31 +133,37 @@ def for_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("RETURN_VALUE")
 def return_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Return:
+    """Ends the frame with the value popped."""
     return Return(frame.pop())
 
 
 @opcode("RETURN_CONST", since=(3, 12))
 def return_const(vm: Interpreter, frame: Frame, ins: Instruction) -> Return:
+    """Ends the frame with a constant."""
     return Return(vm.fresh(ins.argval))
 
 
 @opcode("RETURN_GENERATOR")
 def return_generator(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """What begins a generator: pushes the value that the next instruction drops."""
     frame.push(ConstantValue(None))  # popped by the POP_TOP that follows
 
 
 @opcode("YIELD_VALUE")
 def yield_value(vm: Interpreter, frame: Frame, ins: Instruction) -> Yield:
+    """Suspends the frame with the value popped."""
     return Yield(frame.pop())
 
 
 @opcode("GET_YIELD_FROM_ITER")
 def get_yield_from_iter(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes what ``yield from`` asks for items."""
     frame.push(vm.iterate(frame.pop()))
 
 
 @opcode("SEND")
 def send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Sends the value popped to the iterator below it, and pushes what that gives, or goes on behind."""
     value = frame.pop()
     receiver = frame.stack[-1]
     if isinstance(receiver, GeneratorValue):
@@ -212,28 +227,33 @@ def throw_into(vm: Interpreter, frame: Frame, inner: Any, exc: Value) -> tuple[V
 
 @opcode("END_SEND", since=(3, 12))
 def end_send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a result and the iterator below it, and pushes the result."""
     value = frame.pop()
     frame.stack[-1] = value
 
 
 @opcode("ASYNC_GEN_WRAP", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
 def asynchronous(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Refuses what only asynchronous code has (FE060)."""
     vm.unsupported("FE060", "asynchronous code")
 
 
 @opcode("KW_NAMES", until=(3, 12))
 def kw_names(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Notes the names of keywords for the call that follows."""
     frame.kwnames = ins.argval
 
 
 @opcode("CALL")
 def call(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops arguments and function, and pushes the result."""
     names, frame.kwnames = frame.kwnames, ()
     do_call(vm, frame, ins.argval or 0, names)
 
 
 @opcode("CALL_KW", since=(3, 13))
 def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops names of keywords, arguments and function, and pushes the result."""
     names = vm.plain(frame.pop())
     do_call(vm, frame, ins.argval or 0, names)
 
@@ -257,6 +277,7 @@ def do_call(vm: Interpreter, frame: Frame, count: int, names: tuple[str, ...]) -
 
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Calls with a sequence and a mapping of arguments (``f(*args, **kwargs)``)."""
     kwargs = {}
     if (ins.argval or 0) & 1:
         mapping = mapping_of(frame.pop())
@@ -287,6 +308,7 @@ def call_function_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("CALL_INTRINSIC_1", since=(3, 12))
 def call_intrinsic_1(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Calls one of the functions of the interpreter itself, which it knows by number."""
     number = ins.argval
     if number == 3:  # stopiteration_error
         return
@@ -302,6 +324,7 @@ def call_intrinsic_1(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("MAKE_FUNCTION")
 def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops code and what belongs to it, and pushes the function."""
     code = frame.pop().constant()
     flags = (ins.argval or 0) if sys.version_info < (3, 13) else 0
     closure = tuple(frame.pop().items) if flags & 8 else ()
@@ -313,6 +336,7 @@ def make_function(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
 def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a function and its defaults, annotations or cells, and pushes it with these."""
     function = frame.pop()
     value = frame.pop()
     if ins.argval == 8:
@@ -328,6 +352,7 @@ def set_function_attribute(vm: Interpreter, frame: Frame, ins: Instruction) -> N
 
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes what makes classes."""
     frame.push(vm.wrap(builtins.__build_class__))
 
 

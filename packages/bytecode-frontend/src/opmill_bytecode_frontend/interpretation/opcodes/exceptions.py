@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @opcode("RAISE_VARARGS")
 def raise_varargs(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Raises what is popped, perhaps from a cause, or again what is being handled."""
     cause = frame.pop() if ins.argval == 2 else None
     if not ins.argval:
         if vm.handled is None:
@@ -47,6 +48,7 @@ def instantiated(vm: Interpreter, given: Value, role: str) -> Value:
 
 @opcode("PUSH_EXC_INFO")
 def push_exc_info(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Begins a handler: the exception is the one being handled, the one before it lies below."""
     exc = frame.pop()
     frame.push(vm.handled if vm.handled is not frame.outer else ConstantValue(None))
     frame.push(exc)
@@ -55,12 +57,14 @@ def push_exc_info(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("POP_EXCEPT")
 def pop_except(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Ends a handler: what was being handled before is so again."""
     previous = frame.pop()
     vm.handled = frame.outer if isinstance(previous, ConstantValue) else previous
 
 
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops the classes of an except clause, and pushes whether the exception is of one of these."""
     wanted = frame.pop()
     classes = [getattr(v, "obj", None) for v in (vm.unpack(wanted) if isinstance(wanted, TupleValue) else [wanted])]
     if not all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in classes):
@@ -71,6 +75,7 @@ def check_exc_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("RERAISE")
 def reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Raises the exception popped again, which adds nothing to its traceback."""
     raise Raised(frame.pop())
 
 
@@ -90,6 +95,7 @@ def special_method(vm: Interpreter, value: Value, name: str) -> Value:
 
 @opcode("BEFORE_WITH")
 def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a manager, enters it, and pushes how it is left and what it gave."""
     manager = frame.pop()
     enter = special_method(vm, manager, "__enter__")
     frame.push(special_method(vm, manager, "__exit__"))
@@ -99,6 +105,7 @@ def before_with(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("WITH_EXCEPT_START")
 def with_except_start(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Leaves a manager with the exception of its block, and pushes whether it holds that back."""
     exc = frame.stack[-1]
     leave = frame.stack[-4]
     frame.expects(leave.callee(), pushed)
@@ -107,6 +114,7 @@ def with_except_start(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("CLEANUP_THROW", since=(3, 12))
 def cleanup_throw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Ends a delegation that an exception was thrown into: StopIteration becomes its result."""
     exc = frame.pop()
     frame.popn(2)
     if not issubclass(exc.python_type(), StopIteration):
@@ -117,5 +125,6 @@ def cleanup_throw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Gives the body of a class its table of annotations."""
     if "__annotations__" not in frame.locals:
         frame.locals["__annotations__"] = DictValue({})

@@ -25,21 +25,25 @@ ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, t
 
 @opcode("MATCH_SEQUENCE")
 def match_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes whether the subject is a sequence, in the sense of patterns."""
     frame.push(ConstantValue(bool(frame.stack[-1].python_type().__flags__ & IS_SEQUENCE)))
 
 
 @opcode("MATCH_MAPPING")
 def match_mapping(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes whether the subject is a mapping, in the sense of patterns."""
     frame.push(ConstantValue(bool(frame.stack[-1].python_type().__flags__ & IS_MAPPING)))
 
 
 @opcode("GET_LEN")
 def get_len(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes the length of the subject."""
     frame.push(frame.stack[-1].special(vm, "__len__", []))
 
 
 @opcode("MATCH_KEYS")
 def match_keys(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes the values of the subject's keys, or None where one is missing."""
     keys, subject = frame.stack[-1], frame.stack[-2]
     frame.push(values_at(vm, subject, vm.unpack(keys)))
 
@@ -69,6 +73,7 @@ def values_at(vm: Interpreter, subject: Value, keys: list[Value]) -> Value:
 
 @opcode("MATCH_CLASS")
 def match_class(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops names and a class, and pushes the subject's attributes that a pattern names, or None."""
     names = vm.plain(frame.pop())
     cls = frame.pop()
     subject = frame.pop()

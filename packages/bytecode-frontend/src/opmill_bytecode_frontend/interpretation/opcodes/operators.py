@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 @opcode("BINARY_OP")
 def binary_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops two operands, and pushes what an operator gives, in place or not."""
     right = frame.pop()
     left = frame.pop()
     frame.push(vm.binary(ins.argval, left, right, direct=True))
@@ -30,6 +31,7 @@ def binary_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
 def unary(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes what ``-``, ``+`` or ``~`` gives."""
     name = {"UNARY_NEGATIVE": "__neg__", "UNARY_POSITIVE": "__pos__", "UNARY_INVERT": "__invert__"}[ins.opname]
     value = frame.pop()
     vm.expect(value, name, pushed)
@@ -38,6 +40,7 @@ def unary(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("UNARY_NOT")
 def unary_not(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes whether it is false."""
     value = frame.pop()
     frame.expects(*asked(operator.not_, value))
     frame.push(ConstantValue(not vm.truth(value)))
@@ -45,6 +48,7 @@ def unary_not(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("TO_BOOL")
 def to_bool(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes its truth."""
     value = frame.pop()
     frame.expects(*asked(bool, value))
     frame.push(ConstantValue(vm.truth(value)))
@@ -52,6 +56,7 @@ def to_bool(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("COMPARE_OP")
 def compare_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops two values, and pushes what a comparison gives, or the truth of that in front of a jump."""
     right = frame.pop()
     left = frame.pop()
     truth = ins.gives_truth
@@ -63,6 +68,7 @@ def compare_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("IS_OP")
 def is_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops two values, and pushes whether they are the same object."""
     right = frame.pop()
     left = frame.pop()
     frame.push(ConstantValue(vm.is_same(left, right) != bool(ins.argval)))
@@ -70,6 +76,7 @@ def is_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("CONTAINS_OP")
 def contains_op(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an item and a container, and pushes whether it is in there."""
     container = frame.pop()
     item = frame.pop()
     vm.expect(container, "__contains__", contained)
@@ -88,6 +95,7 @@ def read_attribute(vm: Interpreter, frame: Frame, owner: Value, name: str, null:
 
 @opcode("LOAD_ATTR")
 def load_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an object, and pushes an attribute; of a method that is called at once, the function and the object."""
     value = read_attribute(vm, frame, frame.pop(), ins.argval, bool(ins.flag & 1))
     if not ins.flag & 1:
         frame.push(value)
@@ -101,6 +109,7 @@ def load_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_METHOD")
 def load_method(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an object, and pushes a method's function and the object, or a plain attribute."""
     value = read_attribute(vm, frame, frame.pop(), ins.argval, True)
     frame.push(MISSING)
     frame.push(value)
@@ -108,6 +117,7 @@ def load_method(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_SUPER_ATTR", since=(3, 12))
 def load_super_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops ``super``, a class and an object, and pushes the attribute that comes behind that class."""
     owner, cls, function = frame.pop(), frame.pop(), frame.pop()
     if function.real() is super:
         value = SuperValue(cls.obj, owner).getattr(vm, ins.argval)
@@ -122,6 +132,7 @@ def load_super_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("STORE_ATTR")
 def store_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an object and a value, which becomes its attribute."""
     owner = frame.pop()
     setter = method_of(owner, "__setattr__")
     if setter is None and isinstance(owner, ObjectValue):
@@ -133,11 +144,13 @@ def store_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("DELETE_ATTR")
 def delete_attr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops an object, whose attribute is deleted."""
     frame.pop().delattr(vm, ins.argval)
 
 
 @opcode("BINARY_SUBSCR")
 def binary_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a container and a key, and pushes the item."""
     key = frame.pop()
     owner = frame.pop()
     vm.expect(owner, "__getitem__", pushed)
@@ -146,6 +159,7 @@ def binary_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("STORE_SUBSCR")
 def store_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, a container and a key, where the value goes."""
     key = frame.pop()
     owner = frame.pop()
     vm.expect(owner, "__setitem__", dropped)
@@ -154,6 +168,7 @@ def store_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("DELETE_SUBSCR")
 def delete_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a container and a key, whose item is deleted."""
     key = frame.pop()
     owner = frame.pop()
     vm.expect(owner, "__delitem__", dropped)
@@ -163,17 +178,20 @@ def delete_subscr(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("BINARY_SLICE", since=(3, 12))
 def binary_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a container and two bounds, and pushes the slice."""
     owner, start, stop = frame.popn(3)
     frame.push(vm.getitem(owner, SliceValue(start, stop, ConstantValue(None))))
 
 
 @opcode("STORE_SLICE", since=(3, 12))
 def store_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, a container and two bounds, and assigns to the slice."""
     value, owner, start, stop = frame.popn(4)
     vm.setitem(owner, SliceValue(start, stop, ConstantValue(None)), value)
 
 
 @opcode("BUILD_SLICE")
 def build_slice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops two or three bounds, and pushes a slice."""
     parts = frame.popn(ins.argval)
     frame.push(SliceValue(*parts, *[ConstantValue(None)] * (3 - len(parts))))

@@ -28,11 +28,12 @@ NAMESPACE = ConstantValue("the names of a class body")
 
 @opcode("RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
 def nop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    pass
+    """Nothing that a capture has to follow."""
 
 
 @opcode("LOAD_CONST")
 def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes a constant of the code."""
     value = ins.argval
     kind = type(value)
     if kind is tuple:
@@ -55,6 +56,7 @@ def constant_tuple(vm: Interpreter, value: tuple[object, ...]) -> object:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes a local variable; raises UnboundLocalError where it has no value."""
     frame.push(read_local(vm, frame, ins.argval))
 
 
@@ -70,6 +72,7 @@ def read_local(vm: Interpreter, frame: Frame, name: str) -> object:
 
 @opcode("LOAD_FAST_LOAD_FAST")
 def load_fast_twice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes two local variables."""
     frame.push(read_local(vm, frame, ins.argval[0]))
     frame.push(read_local(vm, frame, ins.argval[1]))
 
@@ -87,6 +90,7 @@ def load_fast_and_clear(vm: Interpreter, frame: Frame, ins: Instruction) -> None
 
 @opcode("STORE_FAST")
 def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a local variable."""
     write_local(frame, ins.argval, frame.pop())
 
 
@@ -105,24 +109,28 @@ def write_local(frame: Frame, name: str, value: object) -> None:
 
 @opcode("STORE_FAST_LOAD_FAST")
 def store_load(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a local variable, and pushes another one."""
     write_local(frame, ins.argval[0], frame.pop())
     frame.push(read_local(vm, frame, ins.argval[1]))
 
 
 @opcode("STORE_FAST_STORE_FAST")
 def store_twice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops two values into local variables."""
     write_local(frame, ins.argval[0], frame.pop())
     write_local(frame, ins.argval[1], frame.pop())
 
 
 @opcode("DELETE_FAST")
 def delete_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Takes a local variable its value."""
     if frame.locals.pop(ins.argval, MISSING) is MISSING:
         vm.throw(UnboundLocalError, f"cannot access local variable '{ins.argval}' where it is not associated with a value")
 
 
 @opcode("LOAD_CLOSURE")
 def load_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes the cell of a variable, for a function that is being made."""
     if ins.argval in frame.cells:
         frame.push(frame.cells[ins.argval])
     else:
@@ -131,6 +139,7 @@ def load_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("MAKE_CELL")
 def make_cell(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Gives a variable that inner functions see its cell."""
     frame.cells[ins.argval] = CellValue(frame.locals.pop(ins.argval, MISSING))
 
 
@@ -147,16 +156,19 @@ def store_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_CLASSDEREF", until=(3, 11))
 def load_class_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """In the body of a class: pushes a name of that class, or else the variable of the function around it."""
     frame.push(read_local(vm, frame, ins.argval)) if ins.argval in frame.locals else load_deref(vm, frame, ins)
 
 
 @opcode("LOAD_LOCALS", since=(3, 12))
 def load_locals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes the names of the body of a class."""
     frame.push(NAMESPACE)
 
 
 @opcode("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", since=(3, 12))
 def load_from_namespace(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """In the body of a class: pushes a name of that class, or else a cell's value or a global."""
     if frame.pop() is not NAMESPACE:
         vm.unsupported("FE062", f"instruction {ins.opname}", "it reads the names of another scope")
     if ins.argval in frame.locals:
@@ -169,6 +181,7 @@ def load_from_namespace(vm: Interpreter, frame: Frame, ins: Instruction) -> None
 
 @opcode("LOAD_DEREF")
 def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes what a cell holds; raises NameError where it is empty."""
     value = frame.cells[ins.argval].get(vm)
     if value is MISSING:
         unbound(vm, frame, ins.argval)
@@ -190,11 +203,13 @@ def unbound(vm: Interpreter, frame: Frame, name: str) -> NoReturn:
 
 @opcode("STORE_DEREF")
 def store_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a cell."""
     frame.cells[ins.argval].set(vm, frame.pop())
 
 
 @opcode("DELETE_DEREF")
 def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Empties a cell."""
     if frame.cells[ins.argval].get(vm) is MISSING:
         unbound(vm, frame, ins.argval)
     frame.cells[ins.argval].set(vm, MISSING)
@@ -203,6 +218,7 @@ def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_GLOBAL")
 def load_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes a global or a builtin; what was found is guarded."""
     value = vm.read_global(frame.globals, ins.argval)
     if vm.effects.reads is not None:
         note_global(vm.effects.reads, frame.globals, ins.argval, value)
@@ -216,6 +232,7 @@ def load_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("LOAD_NAME")
 def load_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """In the body of a class: pushes a name of that class, a global or a builtin."""
     if ins.argval in frame.locals:
         frame.push(read_local(vm, frame, ins.argval))
     else:
@@ -224,54 +241,64 @@ def load_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("STORE_NAME")
 def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """In the body of a class: pops a value into a name."""
     frame.locals[ins.argval] = frame.pop()
 
 
 @opcode("DELETE_NAME")
 def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """In the body of a class: forgets a name."""
     if frame.locals.pop(ins.argval, MISSING) is MISSING:
         vm.no_name(ins.argval)
 
 
 @opcode("STORE_GLOBAL")
 def store_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value into a global; it is assigned when the graph has run."""
     vm.effects.store_global(frame.globals, ins.argval, frame.pop())
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Forgets a global; it is deleted when the graph has run."""
     vm.read_global(frame.globals, ins.argval)
     vm.effects.store_global(frame.globals, ins.argval, None)
 
 
 @opcode("PUSH_NULL")
 def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes what stands where a method's object would."""
     frame.push(NULL)
 
 
 @opcode("POP_TOP", "END_FOR")
 def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Drops the topmost value."""
     frame.pop()
 
 
 @opcode("COPY")
 def copy(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes a value of the stack, so many from the top, once more."""
     frame.push(frame.stack[-ins.argval])
 
 
 @opcode("SWAP")
 def swap(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Exchanges the topmost value with another one."""
     stack = frame.stack
     stack[-1], stack[-ins.argval] = stack[-ins.argval], stack[-1]
 
 
 @opcode("LOAD_ASSERTION_ERROR")
 def load_assertion_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes AssertionError, as ``assert`` raises it whatever the name means."""
     frame.push(vm.wrap(AssertionError))
 
 
 @opcode("IMPORT_NAME")
 def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops the names and the level of an import, and pushes the module."""
     fromlist, level = frame.pop(), frame.pop()
     globals_: dict[str, object] = {
         k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals
@@ -285,6 +312,7 @@ def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("IMPORT_FROM")
 def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pushes a name of the module on the stack."""
     module = frame.stack[-1]
     found = vm.attempt(lambda: vm.getattr(module, ins.argval), AttributeError)
     if found is None:

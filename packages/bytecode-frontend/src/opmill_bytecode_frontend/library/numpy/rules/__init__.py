@@ -5,6 +5,7 @@ NumPy itself, on arrays of ones of the same layout (`library.numpy.calls`)."""
 
 from __future__ import annotations
 
+from . import algebra as algebra
 from . import missing as missing
 from . import orders as orders
 from .functions import FUNCTIONS as FUNCTIONS

@@ -9,11 +9,13 @@ from .functions import Axes, Scalar, Told, as_tensor, axes_of, rule
 
 @rule("sort")
 def sort(a: torch.Tensor, axis: int | None = -1, kind: str | None = None) -> torch.Tensor:
+    """The items in order along an axis; of the flat array without one."""
     return torch.sort(a.reshape(-1)).values if axis is None else torch.sort(a, dim=axis).values
 
 
 @rule("argsort")
 def argsort(a: torch.Tensor, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> torch.Tensor:
+    """The positions of the items in order. Only a stable order is the same in torch."""
     if not (stable or kind in ("stable", "mergesort")):
         raise NotImplementedError  # which of equal items comes first is each library's own
     return torch.argsort(a.reshape(-1), stable=True) if axis is None else torch.argsort(a, dim=axis, stable=True)
@@ -21,6 +23,7 @@ def argsort(a: torch.Tensor, axis: int | None = -1, kind: str | None = None, *, 
 
 @rule("lexsort")
 def lexsort(keys: Told, axis: int = -1) -> torch.Tensor:
+    """The positions in the order of several keys, the last of which counts most."""
     order = torch.argsort(keys[0], dim=axis, stable=True)
     for k in range(1, len(keys)):
         order = torch.take_along_dim(order, torch.argsort(torch.take_along_dim(keys[k], order, axis), dim=axis, stable=True), axis)
@@ -29,11 +32,13 @@ def lexsort(keys: Told, axis: int = -1) -> torch.Tensor:
 
 @rule("searchsorted")
 def searchsorted(a: torch.Tensor, v: torch.Tensor | Scalar, side: str = "left") -> torch.Tensor:
+    """Where each value has its place in a sorted row."""
     return torch.searchsorted(a, v if isinstance(v, torch.Tensor) else torch.full((), v, dtype=a.dtype), right=side == "right")
 
 
 @rule("median")
 def median(a: torch.Tensor, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
+    """The middle item, or the mean of both in the middle."""
     if isinstance(axis, tuple):
         raise NotImplementedError
     flat = a.reshape(-1) if axis is None else a
@@ -50,6 +55,7 @@ def median(a: torch.Tensor, axis: int | tuple[int, ...] | None = None, *, keepdi
 
 @rule("quantile")
 def quantile(a: torch.Tensor, q: Told, axis: int | None = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
+    """The value below which that share of the items lies, between items in a straight line."""
     if isinstance(axis, tuple) or a.dtype != as_dtype or a.numel() > 2**23:
         raise NotImplementedError
     return torch.quantile(a, torch.as_tensor(q, dtype=as_dtype), dim=axis, keepdim=keepdims)
@@ -57,21 +63,25 @@ def quantile(a: torch.Tensor, q: Told, axis: int | None = None, *, keepdims: boo
 
 @rule("percentile")
 def percentile(a: torch.Tensor, q: Told, axis: int | None = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
+    """As `quantile`, with the share in hundredths."""
     return quantile(a, torch.as_tensor(q, dtype=as_dtype) / 100, axis, keepdims=keepdims, as_dtype=as_dtype)
 
 
 @rule("cummax")
 def cummax(a: torch.Tensor, axis: int = 0) -> torch.Tensor:
+    """The greatest item so far."""
     return torch.cummax(a, dim=axis).values
 
 
 @rule("cummin")
 def cummin(a: torch.Tensor, axis: int = 0) -> torch.Tensor:
+    """The smallest item so far."""
     return torch.cummin(a, dim=axis).values
 
 
 @rule("repeat")
 def repeat(a: torch.Tensor, repeats: Told, axis: int | None = None) -> torch.Tensor:
+    """Each item so many times, along an axis or of the flat array."""
     flat, dim = (a.reshape(-1), 0) if axis is None else (a, axis)
     if isinstance(repeats, int):
         return torch.repeat_interleave(flat, repeats, dim=dim)
@@ -83,6 +93,7 @@ def repeat(a: torch.Tensor, repeats: Told, axis: int | None = None) -> torch.Ten
 
 @rule("pad")
 def pad(array: torch.Tensor, pad_width: Told, mode: str = "constant", constant_values: object = 0) -> torch.Tensor:
+    """With items around: a constant, or the ones at the edge."""
     widths = [pad_width] * array.dim() if isinstance(pad_width, int) else list(pad_width)
     if len(widths) == 2 and isinstance(widths[0], int) and not isinstance(pad_width, int):
         widths = [tuple(widths)] * array.dim()
@@ -117,6 +128,7 @@ def padded_positions(count: int, before: int, after: int, mode: str) -> torch.Te
 
 @rule("interp")
 def interp(x: Told, xp: Told, fp: Told, *, left: Scalar | None = None, right: Scalar | None = None, as_dtype: torch.dtype) -> torch.Tensor:
+    """A function that is known at points, in a straight line between them."""
     if as_dtype != torch.float64:
         raise NotImplementedError
     x, xp, fp = [each.to(as_dtype) if isinstance(each, torch.Tensor) else torch.as_tensor(each, dtype=as_dtype) for each in (x, xp, fp)]
@@ -132,6 +144,7 @@ def interp(x: Told, xp: Told, fp: Told, *, left: Scalar | None = None, right: Sc
 
 @rule("convolve")
 def convolve(a: torch.Tensor, v: torch.Tensor, mode: str = "full", *, as_dtype: torch.dtype) -> torch.Tensor:
+    """The sums of products with the other row turned round, at each shift."""
     if not as_dtype.is_floating_point or mode not in ("full", "same", "valid"):
         raise NotImplementedError
     long, short = (a, v) if a.shape[0] >= v.shape[0] else (v, a)
@@ -144,6 +157,7 @@ def convolve(a: torch.Tensor, v: torch.Tensor, mode: str = "full", *, as_dtype: 
 
 @rule("compress")
 def compress(condition: Told, a: torch.Tensor, axis: int | None = None) -> torch.Tensor:
+    """The slices at which a condition, known at capture, is true."""
     if isinstance(condition, torch.Tensor):
         raise NotImplementedError
     flat, dim = (a.reshape(-1), 0) if axis is None else (a, axis)
@@ -152,11 +166,13 @@ def compress(condition: Told, a: torch.Tensor, axis: int | None = None) -> torch
 
 @rule("unravel_index")
 def unravel_index(indices: torch.Tensor, shape: Told) -> tuple[torch.Tensor, ...]:
+    """Positions in the flat array as positions along each dimension."""
     return torch.unravel_index(indices, shape)
 
 
 @rule("lib.stride_tricks.sliding_window_view")
 def sliding_window_view(x: torch.Tensor, window_shape: Told, axis: Told = None) -> torch.Tensor:
+    """A view of all windows of a shape."""
     windows = (window_shape,) if isinstance(window_shape, int) else tuple(window_shape)
     for k, dim in enumerate(range(x.dim()) if axis is None else (axis,) if isinstance(axis, int) else axis):
         x = x.unfold(dim, windows[k], 1)
@@ -175,6 +191,7 @@ def as_strided(x: torch.Tensor, shape: Told = None, strides: Told = None, writea
 
 @rule("correlate")
 def correlate(a: torch.Tensor, v: torch.Tensor, mode: str = "valid", *, as_dtype: torch.dtype) -> torch.Tensor:
+    """The sums of products with the other row at each shift."""
     if a.shape[0] < v.shape[0]:
         raise NotImplementedError
     return convolve(a, torch.flip(v, (0,)), mode, as_dtype=as_dtype)
@@ -182,6 +199,7 @@ def correlate(a: torch.Tensor, v: torch.Tensor, mode: str = "valid", *, as_dtype
 
 @rule("logsumexp")
 def logsumexp(a: torch.Tensor, axis: Axes = None, keepdims: bool = False) -> torch.Tensor:
+    """The logarithm of the sum of exponentials, without overflow."""
     return torch.logsumexp(a, dim=axes_of(a, axis), keepdim=keepdims)
 
 

@@ -11,6 +11,7 @@ import torch
 
 
 def absolute(x: torch.Tensor) -> torch.Tensor:
+    """The magnitude; truths have themselves for it."""
     return x.clone() if x.dtype == torch.bool else torch.abs(x)
 
 
@@ -20,34 +21,41 @@ def sign(x: torch.Tensor) -> torch.Tensor:
 
 
 def rint(x: torch.Tensor) -> torch.Tensor:
+    """The nearest whole number, halves to the even one."""
     return torch.round(x)
 
 
 def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The greater of two; no number where one is none."""
     return torch.logical_or(x, y) if x.dtype == torch.bool else torch.maximum(x, y)
 
 
 def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The smaller of two; no number where one is none."""
     return torch.logical_and(x, y) if x.dtype == torch.bool else torch.minimum(x, y)
 
 
 def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The product; of truths, whether both are true."""
     return torch.logical_and(x, y) if x.dtype == torch.bool else torch.mul(x, y)
 
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The sum. Complex numbers are added by their parts, as NumPy does: infinities stay what they are."""
     if x.is_complex():  # part by part: torch makes NaN of infinite ones
         return torch.view_as_complex(torch.view_as_real(x) + torch.view_as_real(y))
     return torch.logical_or(x, y) if x.dtype == torch.bool else torch.add(x, y)
 
 
 def subtract(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The difference, of complex numbers by their parts."""
     if x.is_complex():
         return torch.view_as_complex(torch.view_as_real(x) - torch.view_as_real(y))
     return torch.sub(x, y)
 
 
 def floor_divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The quotient, rounded down."""
     return torch.floor_divide(x, y)
 
 
@@ -58,30 +66,37 @@ def remainder(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def reciprocal(x: torch.Tensor) -> torch.Tensor:
+    """One through the item."""
     return 1 / x
 
 
 def conjugate(x: torch.Tensor) -> torch.Tensor:
+    """The conjugate; real numbers are copied."""
     return torch.conj_physical(x) if x.is_complex() else x.clone()
 
 
 def positive(x: torch.Tensor) -> torch.Tensor:
+    """A copy."""
     return x.clone()
 
 
 def isnan(x: torch.Tensor) -> torch.Tensor:
+    """Whether an item is no number."""
     return torch.isnan(x)
 
 
 def ceil(x: torch.Tensor) -> torch.Tensor:
+    """The next whole number above; whole ones are copied."""
     return torch.ceil(x) if x.is_floating_point() else x.clone()
 
 
 def floor(x: torch.Tensor) -> torch.Tensor:
+    """The next whole number below; whole ones are copied."""
     return torch.floor(x) if x.is_floating_point() else x.clone()
 
 
 def trunc(x: torch.Tensor) -> torch.Tensor:
+    """The whole number towards zero; whole ones are copied."""
     return torch.trunc(x) if x.is_floating_point() else x.clone()
 
 
@@ -93,6 +108,7 @@ def cbrt(x: torch.Tensor) -> torch.Tensor:
 
 
 def heaviside(x: torch.Tensor, at_zero: torch.Tensor) -> torch.Tensor:
+    """Zero below zero, one above it, ``at_zero`` at it."""
     return torch.where(torch.isnan(x), x, torch.heaviside(x, at_zero))
 
 
