@@ -40,6 +40,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
             return each
     if torch_dtype(want.dtype) is not made.fake.dtype or sizes_now(made.fake.shape) != want.shape:
         return refuse(vm, key, f"torch gives {made.fake.dtype}{list(made.fake.shape)}, and NumPy {want.dtype}{list(want.shape)}")
+    made = unmarked(vm, made)
     shown = next(
         (a for a in arrays if isinstance(want, np.ndarray) and isinstance(a.like, np.ndarray) and np.may_share_memory(want, a.like)), None
     )
@@ -58,6 +59,13 @@ def shows(shown: ArrayValue, want: Told) -> tuple[ArrayValue, int]:
     """Of a view of NumPy's: the array with the memory, and where in it the view's first item lies."""
     base, before = shown.shows or (shown, 0)
     return base, before + want.__array_interface__["data"][0] - shown.like.__array_interface__["data"][0]
+
+
+def unmarked(vm: Interpreter, made: TensorValue) -> TensorValue:
+    """A copy of what torch only marks as conjugated or negated, as some of its Fourier transforms do: arrays have no such marks."""
+    for mark, resolve in ((made.fake.is_conj(), "resolve_conj"), (made.fake.is_neg(), "resolve_neg")):
+        made = cast(TensorValue, made.method(vm, resolve, [], {})) if mark else made
+    return made
 
 
 def same_strides(made: TensorValue, want: Any) -> bool:

@@ -1,0 +1,25 @@
+"""Handlers are found by name: of opcodes in the versions that they serve, of callables by the objects themselves."""
+
+import sys
+
+import pytest
+
+from opmill_bytecode_frontend.interpretation.opcodes import registry
+
+NOW = sys.version_info[:2]
+BEFORE, BEHIND = (NOW[0], NOW[1] - 1), (NOW[0], NOW[1] + 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "serves"),
+    [({}, True), ({"since": NOW}, True), ({"until": NOW}, True), ({"since": BEHIND}, False), ({"until": BEFORE}, False), ({"since": BEFORE, "until": BEHIND}, True)],
+    ids=["any", "since now", "until now", "later ones", "earlier ones", "around"],
+)  # fmt: skip
+def test_versions(monkeypatch, limits, serves):
+    monkeypatch.setattr(registry, "HANDLERS", {})
+
+    @registry.opcode("FIRST", "SECOND", **limits)
+    def handler(vm, frame, ins):
+        return None
+
+    assert registry.HANDLERS == ({"FIRST": handler, "SECOND": handler} if serves else {})
