@@ -62,6 +62,7 @@ def test_where_and_initial_of_extremes() -> None:
     for function in (
         lambda a: (a.max(initial=5.0), a.min(initial=-9.0), np.max(a, initial=7.0)),
         lambda a: (a.max(where=a < 2, initial=-1.0), a.sum(where=a > 0), a.any(where=a < -5)),
+        lambda a: (a.sort(), a.sum().max(initial=9.0), np.median(a).min(initial=-9.0)),
     ):
         same(outcome(whole(function), [a]), outcome(function, [a]), close)
 

@@ -54,11 +54,13 @@ read = functools.lru_cache(maxsize=1024)(json.loads)
 
 @functools.lru_cache(maxsize=1024)
 def function_of(name: str) -> Callable[..., Told]:
-    """The function of this name; of a method (``.sort``) the one of all arrays."""
+    """The function of this name; of a method (``.sort``) one that asks its first argument, an array or a number, for it."""
     np = sys.modules["numpy"]
     if name == "setitem":
         return _assign
-    found: Told = getattr(np.ndarray, name[1:]) if name.startswith(".") else functools.reduce(getattr, name.split("."), np)
+    if name.startswith("."):
+        return lambda owner, *args, **kwargs: getattr(owner, name[1:])(*args, **kwargs)
+    found: Told = functools.reduce(getattr, name.split("."), np)
     return cast(Callable[..., Told], found)
 
 
