@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from opmill_guards.storage import keys_of, length_of
+from opmill_guards.storage import items_of, keys_of, length_of
 
 
 class Lies(dict):
@@ -44,3 +44,11 @@ def test_what_is_no_container(value):
     assert length_of(value) is None
     with pytest.raises(TypeError):
         keys_of(value)
+
+
+@pytest.mark.parametrize("base", [list, tuple, set, frozenset, deque])
+def test_items_of_subclasses_are_those_that_are_there(base):
+    lying = type("Lies", (base,), {"__iter__": lambda self: iter("xyz")})
+    assert items_of(lying([1])) == [1]
+    with pytest.raises(TypeError):
+        items_of({1: 2})

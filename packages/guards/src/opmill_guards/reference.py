@@ -82,7 +82,8 @@ def ahead(iterator: Any, distance: int) -> Any:
         items = _VIEWS[type(iterator)](of)
         return next(itertools.islice(items, len(items) - left + distance, None))
     at = iterator.__reduce__()[2]
-    return of[at + distance]
+    kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(of, kind)), type(of))
+    return kind.__getitem__(of, at + distance)
 
 
 def _ahead(source: s.Ahead, base: Any, local_values: Locals) -> Any:

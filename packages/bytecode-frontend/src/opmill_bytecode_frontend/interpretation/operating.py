@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeGuard, cast
 
@@ -38,7 +39,7 @@ BINARY = {
 }
 #: Where the right operand is of an unknown value it is asked as well.
 NUMBERS = (bool, int, float, complex)
-REPEATED = (list, tuple, str, bytes, bytearray)
+REPEATED = (list, tuple, str, bytes, bytearray, collections.deque)
 COMPARE = {
     "<": ("__lt__", "__gt__"),
     "<=": ("__le__", "__ge__"),
@@ -141,9 +142,11 @@ class Operators:
             result = owner.special(vm, method, [other])
             if answered(result):
                 return result
-        for sequence in (list, tuple):
+        for sequence in (list, tuple, str, collections.deque):
             if name == "add" and issubclass(lt, sequence):
                 self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
+        if name == "add" and issubclass(lt, (bytes, bytearray)):
+            self.throw(TypeError, f"can't concat {name_in_c(rt)} to {name_in_c(lt)}")
         for repeated, by in ((left, right), (right, left)) if name == "mul" else ():
             if issubclass(repeated.python_type(), REPEATED):
                 if class_has(vm, by, "__index__") and isinstance(by, ObjectValue):

@@ -26,6 +26,7 @@ from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operat
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
+from opmill_guards.storage import length_of
 
 from ..assumptions.arrays_before import array_of_before
 from ..assumptions.contents import guard_items, know_contents
@@ -232,7 +233,7 @@ def tuple_(vm: Interpreter, obj: tuple[object, ...], source: Source | None) -> V
     if source is None or type(source) is Pinned:
         return TupleValue([Lazy(v, Item(source, i) if source is not None else None) for i, v in enumerate(obj)], type(obj), source, obj)
     vm.guard(TypeIs(source, type(obj)))
-    vm.guard(Length(source, len(obj)))
+    vm.guard(Length(source, tuple.__len__(obj)))
     return TupleValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj)
 
 
@@ -242,8 +243,8 @@ def list_(vm: Interpreter, obj: Any, source: Any) -> Value:
     if source is not None and type(obj) is list:
         return GrowingList(vm, source, obj)
     if source is not None:
-        vm.guard(Length(source, len(obj)))
-    elif obj:
+        vm.guard(Length(source, length_of(obj) or 0))
+    elif length_of(obj):
         vm.unsupported("FE025", f"a {type(obj).__qualname__} that was made at capture", "each call makes its own")
     base = builtin_base(type(obj))
     items = [Lazy(v, Item(source, i)) for i, v in enumerate(base.__iter__(obj))]

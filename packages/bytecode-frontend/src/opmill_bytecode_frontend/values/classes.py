@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from opmill_guards.guard import Predicate
+from opmill_guards.guard import Absent, Predicate
 from opmill_guards.source import Attr, Pinned
 
-from ..interpretation.owners import exempt
+from ..interpretation.owners import exempt, installed
 from .assigned_attributes import assign, find_now
 from .base import MISSING, KnownObject, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
@@ -236,7 +236,17 @@ class ModuleObject(KnownObject):
             module, found = self.obj, getattr(self.obj, name)
             vm.guard(Predicate(Pinned(module, module.__name__), lambda now: getattr(now, name) == found, f"{name} is {found!r}"))
             return vm.fresh(found)
+        if self.asks_program(vm, name):
+            vm.guard(Absent(Pinned(vars(self.obj), f"{vars(self.obj).get('__name__', '?')}.__dict__"), name))
+            return vm.call(vm.read_global(vars(self.obj), "__getattr__"), [ConstantValue(name)], {})
         return vm.read_global(self.obj.__dict__, name, self.obj)
+
+    def asks_program(self, vm: Machine, name: str) -> bool:
+        """Whether the attribute is what the module's own ``__getattr__`` gives, which is the program's: a package's is asked at capture."""
+        names, changed = vars(self.obj), vm.effects.globals
+        getter = names.get("__getattr__")
+        found = name in names or (id(names), name) in changed or find_in_mro(type(self.obj).__mro__, name)[0] is not None
+        return not found and isinstance(getter, FunctionType) and not installed(getter.__code__.co_filename)
 
     def tells_state(self, name: str) -> bool:
         """Whether the attribute is a property of one of torch's modules that tells a state: a number or a text."""

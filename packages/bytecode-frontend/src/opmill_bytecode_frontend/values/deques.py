@@ -102,9 +102,7 @@ class DequeValue(ListValue):
         return self.changed(vm)
 
     def m___add__(self, vm: Machine, other: Value) -> Value:
-        if not isinstance(other, DequeValue):
-            vm.throw(TypeError, f'can only concatenate deque (not "{other.python_type().__name__}") to deque')
-        return super().m___add__(vm, other)
+        return super().m___add__(vm, other) if isinstance(other, DequeValue) else ConstantValue(NotImplemented)
 
     def m_extend(self, vm: Machine, other: Value) -> Value:
         self.items.extend(vm.unpack(other))

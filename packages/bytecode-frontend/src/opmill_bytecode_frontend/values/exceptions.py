@@ -255,6 +255,8 @@ def raised_by_python(vm: Machine, exc: BaseException) -> ExceptionObject:
     raised: ExceptionObject = vm.new_exception(type(exc), [vm.of_error(a) for a in exc.args])
     if isinstance(exc, (AttributeError, NameError)):
         raised.fields["name"] = ConstantValue(exc.name)
+    for name, kept in vars(exc).items():
+        ObjectValue.generic_setattr(raised, vm, name, vm.of_error(kept))
     if isinstance(exc.__context__, Exception) and not isinstance(exc.__context__, (Unsupported, Raised, NotConstant)):
         raised.fields["__context__"] = raised_by_python(vm, exc.__context__)
         if exc.__cause__ is exc.__context__:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Hashable
 
 from opmill_guards.guard import Absent, DictKeys
 from opmill_guards.source import Source
+from opmill_guards.storage import keys_of
 
 from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, class_has, content, is_iterable, written_in_python
 from .constant import ConstantValue
@@ -70,7 +71,7 @@ class DictValue(Value):
     def guard_keys(self, vm: Machine) -> None:
         if not self.keys_guarded:
             self.keys_guarded = True
-            vm.guard(DictKeys(self.source, tuple(self.obj)))
+            vm.guard(DictKeys(self.source, tuple(keys_of(self.obj))))
 
     @property
     def known_before(self) -> dict[Hashable, tuple[Value, Value | Lazy]]:

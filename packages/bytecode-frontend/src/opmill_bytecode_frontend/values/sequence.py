@@ -12,6 +12,7 @@ import torch
 
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Source
+from opmill_guards.storage import length_of
 
 from .base import MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
@@ -60,7 +61,7 @@ def times(vm: Machine, value: Value) -> int | None:
 
 def backwards(items: list[object], index: int) -> Iterator[object]:
     """A reversed iterator over a list whose next item is that at ``index``."""
-    made: Any = reversed(items)
+    made: Any = list.__reversed__(items)
     made.__setstate__(index)
     return made
 
@@ -137,7 +138,7 @@ class SequenceValue(Value):
 
     def there_before(self, vm: Machine, count: int) -> None:
         """Refuses that an iterator leaves the capture which needs the first ``count`` items at once, where fewer were there before."""
-        if self.source is not None and count > len(self.obj):
+        if self.source is not None and count > (length_of(self.obj) or 0):
             why = "the list is changed after the iterator is made"
             vm.unsupported("FE070", "an iterator over what was just appended to a list leaves the captured code", why)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from opmill_guards.storage import items_of
+
 from .base import MISSING, NotConstant, Value, program_hash
 from .constant import LITERALS
 
@@ -77,7 +79,8 @@ def layout_of(items: Keyed) -> Layout | None:
 
 def own_layout(obj: Layout, keys: Iterable[object]) -> Layout | None:
     """A real set is its own layout where its objects are the keys of themselves."""
-    return obj if all(map(stands_for_itself, obj)) and obj == set(keys) else None
+    own = items_of(obj)
+    return obj if all(map(stands_for_itself, own)) and set(own) == set(keys) else None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from opmill_guards.source import Source
+from opmill_guards.storage import items_of
 
 from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value, content
 from .constant import ConstantValue
@@ -140,14 +141,15 @@ class SetValue(Value):
             vm.unsupported("FE023", "iteration over a changed set of before the call", why, "iterate over a sorted copy, or a dict")
         # Python iterates a set in the order of hashes and of what was there before: for constants do as it does.
         items = list(self.items.values())
+        held = [] if self.obj is None else items_of(self.obj)
         asking = any(isinstance(key, ProgramKey) for key in self.items)  # which are not compared with the objects that they stand for
         try:
             if asking and self.obj is not None:
                 known = {id(v.real()): v for v in items}
-                if len(known) == len(items) == len(self.obj) and all(id(o) in known for o in self.obj):
-                    items = [known[id(o)] for o in self.obj]
+                if len(known) == len(items) == len(held) and all(id(o) in known for o in held):
+                    items = [known[id(o)] for o in held]
             elif self.obj is not None and self.version == 0 and self.items.keys() == set(self.obj):
-                items = [self.items[k] for k in self.obj]
+                items = [self.items[k] for k in held]
             elif self.layout is not None:
                 items = [self.items[key_of(each)] for each in self.layout]
         except TypeError:
