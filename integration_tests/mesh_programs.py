@@ -175,6 +175,24 @@ def embedded() -> str:
     return told(compiled, 2) or "".join(map(str, extra))
 
 
+def noted() -> str:
+    """What a program puts on parameters over a mesh, and on what it computes."""
+    found = []
+
+    def program(parameter: Any, x: Any) -> Any:
+        parameter.main, parameter.shared = x * 2, True
+        result = parameter * x
+        result.note = result.shape[0] + int(parameter.shared)
+        return result, result.note * parameter.main
+
+    compiled = opmill.compile(program)
+    for run in (compiled, program):
+        parameter = nn.Parameter(over(Shard(0), 4, 2))
+        result, other = run(parameter, over(Shard(0), 4, 2, seed=1))
+        found.append([known(result), known(other), result.note, parameter.shared, known(parameter.main)])
+    return apart(*found) or told(compiled, 1)
+
+
 OPTIMIZERS: dict[str, Callable[[], str]] = {
     "AdamW": partial(optimized, torch.optim.AdamW, foreach=False),
     "Adam, amsgrad": partial(optimized, torch.optim.Adam, amsgrad=True, weight_decay=0.1, foreach=False),
@@ -183,7 +201,9 @@ OPTIMIZERS: dict[str, Callable[[], str]] = {
 }
 
 CASES: dict[str, Callable[[], str]] = (
-    {f"sizes, {name}": case for name, case in OF_SIZES.items()} | OPTIMIZERS | {"late gradients": late_gradients, "embedded": embedded}
+    {f"sizes, {name}": case for name, case in OF_SIZES.items()}
+    | OPTIMIZERS
+    | {"late gradients": late_gradients, "embedded": embedded, "noted": noted}
 )
 
 
