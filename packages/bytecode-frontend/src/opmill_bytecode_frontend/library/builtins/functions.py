@@ -193,7 +193,7 @@ def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
         return vm.iterate(value)
     if not is_callable(vm, value):
         try:
-            iter(0, 0)  # type: ignore[call-overload] - each Python says it in words of its own
+            iter(0, 0)  # type: ignore[call-overload]  # each Python says it in words of its own
         except TypeError as exc:
             vm.throw_real(exc)
 
