@@ -391,8 +391,8 @@ def mod(numerator: IndexLike, denominator: IndexLike, extents: Extents | None = 
         bounds = rest.bounds(extents or {})
         if bounds is not None and bounds[0] >= 0 and bounds[1] < k:
             return rest
-        if (factor := gcd(k, *(c for _, c in rest.terms))) > 1:  # (6*i)%10 -> 2*((3*i)%5)
-            return mod(_shrunk(rest, factor), k // factor, extents) * factor
+        if (common := gcd(k, *(c for _, c in rest.terms))) > 1:  # (6*i)%10 -> 2*((3*i)%5)
+            return mod(_shrunk(rest, common), k // common, extents) * common
         return Index((((Mod(rest, d),), 1),))
     _, rest = _divided(n, d)
     if not rest.terms or _is_below(rest, d, extents or {}):
