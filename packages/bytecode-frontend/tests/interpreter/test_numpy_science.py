@@ -9,10 +9,13 @@ from typing import Any
 import numpy_idioms as numpy_idioms
 import numpy_sciences as numpy_sciences
 import pytest
+import torch
 from array_outcomes import lie_alike, outcome, same
 from numpy_programs import ENDED, PROGRAMS, Maker
 
 from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend.library.numpy.kernel import function_of, operator
+from opmill_bytecode_frontend.library.numpy.writing import WRITING
 
 np = pytest.importorskip("numpy", minversion="2.0")
 
@@ -174,3 +177,16 @@ def test_integers_by_integers(dtype: str) -> None:
         return a // b, a % b, np.fmod(a, b), a << b, a >> b, np.gcd(a, b), np.divmod(a, b)
 
     same(outcome(whole(run), [a, b]), outcome(run, [a, b]), close)
+
+
+@pytest.mark.parametrize(
+    "name", ["fromfile", ".tofile", "load", "!save", "lib.npyio.load", "testing.measure", "add.reduce.__call__", "os.system"]
+)
+def test_what_is_no_step_is_not_called(name: str) -> None:
+    with pytest.raises(ValueError, match=r"numpy\.\S+ is no step of a graph"):
+        operator()(name, [torch.ones(2)], '[["there"], {"named": {}}]', [2], "float64:1")
+
+
+def test_all_that_writes_may_be_a_step() -> None:
+    for name in WRITING:
+        assert callable(function_of(name))

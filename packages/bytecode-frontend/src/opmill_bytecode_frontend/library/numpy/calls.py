@@ -31,7 +31,7 @@ from ...values.warned import called_at_capture
 from ..registry import handles
 from .asking import NO_PROGRAM, ask, asked, check_unchanged, has_array, refuse
 from .data_sizes import BY_DATA, data_sized, demand_items
-from .kernel import Told
+from .kernel import CHECKS, Told
 from .programs import PROGRAMS
 from .results import finished, is_writable, loop, operand, write
 from .rules import BY_NUMBERS, FUNCTIONS, METHODS, UFUNCS, UNITS
@@ -75,9 +75,6 @@ MOST_LISTED = 64
 """Items of an array that become numbers of the program one by one."""
 #: Functions with arrays that no protocol of NumPy's is asked about first.
 PLAIN = frozenset(["lib.stride_tricks.as_strided"])
-CHECKING = frozenset(
-    "assert_allclose assert_array_equal assert_equal assert_array_almost_equal assert_almost_equal assert_array_less".split()
-)
 #: Universal functions that are told the dtype to compute in.
 ARITHMETIC = frozenset("add subtract multiply divide maximum minimum".split())
 #: Parameters of rules that are numbers.
@@ -196,7 +193,7 @@ def made_of_sizes(vm: Interpreter, function: object, args: list[Value], kwargs: 
 def checked(vm: Interpreter, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """``numpy.testing.assert_allclose`` and the like, where the graph may ask when it runs whether that passes; None elsewhere."""
     name = function.__name__
-    if name not in CHECKING or not any(map(has_array, args)) or not may_demand(vm):
+    if name not in CHECKS or not any(map(has_array, args)) or not may_demand(vm):
         return None
     if not may_run_again(vm.recorder.graph, vm.recorder.outside()):
         return None

@@ -24,6 +24,25 @@ SPACE = "opmill_numpy"
 SCHEMA = "call(str name, Tensor[] arrays, str told, SymInt[] sizes, str results) -> Tensor[]"
 Told = Array
 """What NumPy is given, or gives: an array, a number, or lists, tuples and dicts of these."""
+#: Functions and methods whose arguments, but for what is in their arrays, decide dtypes and sizes of results.
+STEPS = frozenset(
+    "sort argsort partition argpartition sum prod mean std var max amax min amin any all ptp argmax argmin round around trace cumsum "
+    "cumprod "
+    "median quantile percentile nansum nanmean nanmedian nanquantile nanpercentile nanstd nanvar nanmax nanmin nanargmax nanargmin "
+    "correlate convolve interp digitize searchsorted choose packbits unpackbits ravel_multi_index unravel_index histogram histogram2d "
+    "polyfit i0 ravel flatten reshape copy pad clip where dot inner outer tensordot einsum kron cross nan_to_num count_nonzero lexsort "
+    "take take_along_axis isin diagflat conj conjugate vdot "
+    "linalg.eigh linalg.eigvalsh linalg.svd linalg.svdvals linalg.qr linalg.inv linalg.pinv linalg.solve linalg.det linalg.slogdet "
+    "linalg.cholesky linalg.matrix_rank linalg.cond linspace logspace geomspace "
+    "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn "
+    "fft.irfftn".split()
+)
+#: Of those that write to their first array, the ones that are no steps otherwise; and checks.
+WRITERS = frozenset("setitem copyto place putmask fill put fill_diagonal put_along_axis".split())
+CHECKS = frozenset(
+    "assert_allclose assert_array_equal assert_equal assert_array_almost_equal assert_almost_equal assert_array_less".split()
+)
+_CHECKS = frozenset(f"testing.{name}" for name in CHECKS)
 _lock = ForkLock()
 _library: list[torch.library.Library] = []
 
@@ -54,14 +73,30 @@ read = functools.lru_cache(maxsize=1024)(json.loads)
 
 @functools.lru_cache(maxsize=1024)
 def function_of(name: str) -> Callable[..., Told]:
-    """The function of this name; of a method (``.sort``) one that asks its first argument, an array or a number, for it."""
-    np = sys.modules["numpy"]
+    """The function of this name; of a method (``.sort``) one that asks its first argument, an array or a number, for it. Raises ValueError
+    for what is no step: names come from plans, and NumPy has functions that read and write files."""
     if name == "setitem":
         return _assign
+    plain = name.removeprefix(".")
+    if plain not in STEPS | WRITERS and name not in _CHECKS and not _is_universal(plain):
+        raise ValueError(f"numpy.{name} is no step of a graph")
     if name.startswith("."):
-        return lambda owner, *args, **kwargs: getattr(owner, name[1:])(*args, **kwargs)
-    found: Told = functools.reduce(getattr, name.split("."), np)
+        return lambda owner, *args, **kwargs: getattr(owner, plain)(*args, **kwargs)
+    found: Told = functools.reduce(getattr, name.split("."), sys.modules["numpy"])
     return cast(Callable[..., Told], found)
+
+
+def _is_universal(name: str) -> bool:
+    """Whether it is a universal function, or one of the methods of such."""
+    owner, _, method = name.partition(".")
+    return type(getattr(sys.modules["numpy"], owner, None)).__name__ == "ufunc" and method in (
+        "",
+        "reduce",
+        "accumulate",
+        "at",
+        "outer",
+        "reduceat",
+    )
 
 
 def _assign(array: Told, key: Told, value: Told) -> None:
@@ -161,4 +196,4 @@ def encoded(value: object) -> Told:
     raise NotImplementedError
 
 
-__all__ = ["Told", "encoded", "operator"]
+__all__ = ["CHECKS", "STEPS", "Told", "encoded", "operator"]

@@ -13,26 +13,13 @@ from ...values.constant import ConstantValue
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from .asking import asked, refuse
-from .kernel import Told, encoded, operator
+from .kernel import STEPS, Told, encoded, operator
 from .results import finished, write
 from .sizes import assume, changing, settled, shared
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
-#: Functions and methods whose arguments, but for what is in their arrays, decide dtypes and sizes of results.
-STEPS = frozenset(
-    "sort argsort partition argpartition sum prod mean std var max amax min amin any all ptp argmax argmin round around trace cumsum "
-    "cumprod "
-    "median quantile percentile nansum nanmean nanmedian nanquantile nanpercentile nanstd nanvar nanmax nanmin nanargmax nanargmin "
-    "correlate convolve interp digitize searchsorted choose packbits unpackbits ravel_multi_index unravel_index histogram histogram2d "
-    "polyfit i0 ravel flatten reshape copy pad clip where dot inner outer tensordot einsum kron cross nan_to_num count_nonzero lexsort "
-    "take take_along_axis isin diagflat conj conjugate vdot "
-    "linalg.eigh linalg.eigvalsh linalg.svd linalg.svdvals linalg.qr linalg.inv linalg.pinv linalg.solve linalg.det linalg.slogdet "
-    "linalg.cholesky linalg.matrix_rank linalg.cond linspace logspace geomspace "
-    "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn "
-    "fft.irfftn".split()
-)
 #: Of those without a program of torch, the ones that are steps rather than read.
 UNREAD = frozenset(
     "partition argpartition choose packbits unpackbits ravel_multi_index histogram2d polyfit i0 diagflat nanargmax nanargmin nanquantile "
