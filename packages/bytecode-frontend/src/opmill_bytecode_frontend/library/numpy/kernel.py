@@ -191,7 +191,7 @@ def encoded(value: object) -> Told:
         return {"complex": [value.real, value.imag]}
     if value is ...:
         return {"ellipsis": None}
-    if isinstance(value, np.dtype) or (isinstance(value, type) and (value in (bool, int, float, complex) or issubclass(value, np.generic))):
+    if isinstance(value, np.dtype) or (type(value) is type and (value in (bool, int, float, complex) or issubclass(value, np.generic))):
         return {"dtype": np.dtype(value).str}
     raise NotImplementedError
 

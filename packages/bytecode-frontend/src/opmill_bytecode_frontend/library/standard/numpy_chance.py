@@ -32,10 +32,10 @@ def numpy_random(obj: object) -> bool:
 def made_generator(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A generator that is made with a seed; None for other calls."""
     np = sys.modules.get("numpy")
-    if np is None or obj not in (np.random.default_rng, np.random.RandomState) or len(args) != 1 or kwargs:
+    if np is None or len(args) != 1 or kwargs or not (obj is np.random.default_rng or obj is np.random.RandomState):
         return None
     seed = args[0].value if isinstance(args[0], ConstantValue) else None
-    return GeneratorValue(obj(seed)) if type(seed) is int and seed >= 0 else None  # type: ignore[operator]
+    return GeneratorValue(obj(seed)) if type(seed) is int and seed >= 0 else None
 
 
 def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
