@@ -340,3 +340,26 @@ def test_an_operator_of_another_library_that_fails_runs_once(store):
             bound(x)
         assert len(calls) == 1
         assert torch.equal(bound(x)[0], x + 1)
+
+
+TRANSFORMS = {
+    "aten::_fft_r2c": (torch.float32, (0, True)),
+    "aten::_fft_c2c": (torch.complex64, (0, True)),
+    "aten::_fft_c2r": (torch.complex64, (0, 8)),
+}
+
+
+@pytest.mark.parametrize("op", TRANSFORMS)
+@pytest.mark.parametrize("dims", [(1,), (0, 1), (2,), (-1,), (0, 1 << 40), (1, 1)])
+def test_transforms_are_told_dimensions_that_there_are(op, dims, store):
+    """Torch's kernels take them without a look, and read beyond the tensor's strides."""
+    dtype, rest = TRANSFORMS[op]
+    x = torch.randn(3, 5, dtype=dtype)
+    listed = ListArg(tuple(Literal(d) for d in dims))
+    run = bind(one_call(op, [x], [Slot(0), listed, *(Literal(value) for value in rest)]), [], store)
+    if dims not in ((1,), (0, 1)):
+        with pytest.raises(IndexError, match=f"{op} is told of dimensions that its tensor has not got"):
+            run(x)
+        return
+    [got] = run(x)
+    torch.testing.assert_close(got, operator_of(op)(x, list(dims), *rest))

@@ -186,6 +186,7 @@ CallInfo read_call(PyObject* tuple) {
   CallInfo call;
   call.name = text(at(tuple, row::name));
   call.overload = text(at(tuple, row::overload));
+  call.trusts = call.name.rfind("aten::_fft_", 0) == 0;
   call.route = static_cast<Route>(number(tuple, row::route));
   each(at(tuple, row::cells), [&](PyObject* item) { call.cells.push_back(read_cell(item)); });
   call.results = numbers(at(tuple, row::results));

@@ -78,6 +78,7 @@ struct CallInfo {
   ShimCall shim;
   BlasCall blas;
   bool replayable = false;  // what it starts depends on nothing but where its tensors lie
+  bool trusts = false;  // takes the dimensions that it is told for its tensor's without a look
   PyObject* make_python;  // () -> callable(*tensors, *sizes) -> tuple
   std::vector<int> python_slots, python_values;
   PyObject* python = nullptr;  // owned; made when first needed

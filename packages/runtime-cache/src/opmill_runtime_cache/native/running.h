@@ -51,6 +51,7 @@ class Run {
   bool launch_cuda(const Step& step);
   bool start(const Step& step, const CudaLaunch& launch, char* scratch);
   bool call(int number);
+  bool has_dimensions(const CallInfo& call);
   bool call_python(CallInfo& call);
   bool replay(int number, bool* done);
   bool record(const CallInfo& call, Recordings::Entry& entry);

@@ -2,6 +2,7 @@
 #include "running.h"
 
 #include <algorithm>
+#include <set>
 
 #include "bounds.h"
 #include "views.h"
@@ -329,8 +330,25 @@ bool Run::call_python(CallInfo& call) {
   return done;
 }
 
+// Whether an operator that does not look itself is told dimensions (its second argument) that its tensor has.
+bool Run::has_dimensions(const CallInfo& call) {
+  int64_t count = 0;
+  if (call.cells.size() < 2 || call.cells[0].kind != CellKind::tensor || call.cells[0].index < 0) return false;
+  const Cell& dimensions = call.cells[1];
+  if (dimensions.kind != CellKind::list || !slots_[call.cells[0].index].handle) return false;
+  if (api.get_dim(slots_[call.cells[0].index].handle, &count)) return false;
+  std::set<int64_t> known;
+  for (const Cell& each : dimensions.items) {
+    const int64_t at = each.kind == CellKind::value ? instance_.values[each.index] : each.word;
+    if (at < 0 || at >= count || !known.insert(at).second) return false;
+  }
+  return true;
+}
+
 bool Run::call(int number) {
   CallInfo& call = program_.calls[number];
+  if (call.trusts && !has_dimensions(call))
+    return fail(PyExc_IndexError, "", call.name + " is told of dimensions that its tensor has not got");
   if (!call.apart_late.empty() && !call_apart_late(program_, call, slots_.data(), &failure)) return false;
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
   if (ahead_) return ahead_--, true;
