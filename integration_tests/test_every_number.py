@@ -108,8 +108,8 @@ def a_break_in_inference_mode(x):  # type: ignore[no-untyped-def]
         return y * 2
 
 
-def bits_of_an_array(x):  # type: ignore[no-untyped-def]
-    return torch.from_numpy(numpy.packbits(x.numpy().astype(numpy.uint8)))
+def a_masked_array(x):  # type: ignore[no-untyped-def]
+    return torch.from_numpy(numpy.ma.masked_less(x.numpy(), 0).filled(0.0))
 
 
 BREAKS: dict[str, Callable[..., object]] = {
@@ -126,7 +126,7 @@ BREAKS: dict[str, Callable[..., object]] = {
     "FE063": the_names_of_a_class_body,
     "FE068": a_warning_that_is_caught,
     "FE074": a_break_in_inference_mode,
-    "FE085": bits_of_an_array,
+    "FE085": a_masked_array,
 }
 
 
