@@ -7,8 +7,8 @@ import sys
 
 from ..errors import Unsupported
 from ..values.arrays import Array, ArrayValue, is_symbolic
-from ..values.generators import GeneratorValue
 from ..values.known_arrays import KnownArray
+from ..values.numpy_generators import NumpyGenerator
 from ..values.opaque import RandomNumber
 from .rebuild import Rebuilder, rebuilds
 
@@ -56,8 +56,8 @@ def shown(base: Array, layout: Layout) -> Array:
     return made
 
 
-@rebuilds(GeneratorValue)
-def generator(r: Rebuilder, value: GeneratorValue) -> str:
+@rebuilds(NumpyGenerator)
+def generator(r: Rebuilder, value: NumpyGenerator) -> str:
     """Another one in the state that it has by now."""
     return r.assign(value, f"{r.constants.name(copy.deepcopy)}({r.constants.name(copy.deepcopy(value.made))})")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...values.arrays import ArrayValue, torch_dtype
 from ...values.base import NotConstant, Value
 from ...values.constant import ConstantValue
-from ...values.generators import GeneratorValue
+from ...values.numpy_generators import NumpyGenerator
 from .chance import HINT, draw, drawn_array
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def made_generator(vm: Interpreter, obj: object, args: list[Value], kwargs: dict
     if np is None or len(args) != 1 or kwargs or not (obj is np.random.default_rng or obj is np.random.RandomState):
         return None
     seed = args[0].value if isinstance(args[0], ConstantValue) else None
-    return GeneratorValue(obj(seed)) if type(seed) is int and seed >= 0 else None
+    return NumpyGenerator(obj(seed)) if type(seed) is int and seed >= 0 else None
 
 
 def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

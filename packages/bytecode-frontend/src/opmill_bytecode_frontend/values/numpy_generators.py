@@ -12,11 +12,11 @@ from .constant import ConstantValue
 HINT = "use torch.rand, which the graph holds, or draw before the compiled function"
 
 
-class GeneratorValue(Value):
-    """``real``: the generator as it is by now."""
+class NumpyGenerator(Value):
+    """``made``: the generator as it is by now."""
 
-    def __init__(self, real: Array) -> None:
-        self.made = real
+    def __init__(self, made: Array) -> None:
+        self.made = made
 
     def python_type(self) -> type:
         return type(self.made)
@@ -69,4 +69,4 @@ class GeneratorValue(Value):
         return array.method(vm, "__getitem__", [self.order(vm, array, self.made.shuffle)], {})
 
 
-__all__ = ["GeneratorValue"]
+__all__ = ["NumpyGenerator"]
