@@ -347,8 +347,7 @@ bool Run::has_dimensions(const CallInfo& call) {
 
 bool Run::call(int number) {
   CallInfo& call = program_.calls[number];
-  if (call.trusts && !has_dimensions(call))
-    return fail(PyExc_IndexError, "", call.name + " is told of dimensions that its tensor has not got");
+  if (call.trusts && !has_dimensions(call)) return fail(nullptr, "RC045", call.name + " is told of dimensions that its tensor has not got");
   if (!call.apart_late.empty() && !call_apart_late(program_, call, slots_.data(), &failure)) return false;
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
   if (ahead_) return ahead_--, true;
