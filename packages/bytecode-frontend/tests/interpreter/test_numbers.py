@@ -3,6 +3,8 @@
 import copy
 import functools
 import inspect
+import math
+import operator
 import types
 
 import pytest
@@ -237,3 +239,20 @@ def test_a_kernel_that_is_only_prepared_ends_the_graph():
         return x + 1
 
     assert number_of(prepares, X.clone()) == "FE081"
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), 10**400, 1j])
+@pytest.mark.parametrize("op", [operator.lt, operator.ge, operator.eq, operator.ne, operator.add, operator.mul, max, min])
+@pytest.mark.parametrize("first", [True, False])
+def test_floats_that_change_beside_numbers_that_no_guard_writes_down(op, number, first):
+    def said(x, k):
+        k = math.sqrt(k)
+        try:
+            return repr(op(number, k) if first else op(k, number)), x * k
+        except (TypeError, OverflowError) as error:
+            return type(error).__name__, str(error), x * k
+
+    compiled = capture(said, "eager")
+    for k in (1.0, 2.0, 3.5, 4.0, 2.0):
+        got, want = compiled(torch.ones(2), k), said(torch.ones(2), k)
+        assert got[:-1] == want[:-1] and torch.equal(got[-1], want[-1])

@@ -148,6 +148,8 @@ class FloatNumber(Value):
             return FloatNumber(vm, function(self.value), f"({symbol}({self.text}))", self.sources, self.operations + 1)
         if name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
             other = operand(vm, args[0])
+            if other is None and type(args[0]) is ConstantValue and type(args[0].value) in (int, float, complex):
+                return self.as_constant(vm, name, args)  # beside one that is not written down, such as infinity
             if other is None:
                 return ConstantValue(NotImplemented)
             return ConstantValue(self.decide(name, other)) if name in COMPARISONS else self.arithmetic(name, other)
