@@ -256,3 +256,32 @@ def test_floats_that_change_beside_numbers_that_no_guard_writes_down(op, number,
     for k in (1.0, 2.0, 3.5, 4.0, 2.0):
         got, want = compiled(torch.ones(2), k), said(torch.ones(2), k)
         assert got[:-1] == want[:-1] and torch.equal(got[-1], want[-1])
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        operator.lt,
+        operator.eq,
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.truediv,
+        operator.floordiv,
+        operator.mod,
+        operator.pow,
+        max,
+        min,
+        divmod,
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_floats_that_change_beside_sizes_that_do(op, first):
+    def said(x, k):
+        n, k = x.shape[0], math.sqrt(k)
+        return repr(op(k, n) if first else op(n, k)), x * 1
+
+    compiled = capture(said, "eager", dynamic=True)
+    for i, k in enumerate((1.0, 2.0, 3.5, 5.0, 7.25, 2.0)):
+        got, want = compiled(torch.ones(3 + i), k), said(torch.ones(3 + i), k)
+        assert got[0] == want[0] and torch.equal(got[1], want[1])

@@ -148,10 +148,8 @@ class FloatNumber(Value):
             return FloatNumber(vm, function(self.value), f"({symbol}({self.text}))", self.sources, self.operations + 1)
         if name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
             other = operand(vm, args[0])
-            if other is None and type(args[0]) is ConstantValue and type(args[0].value) in (int, float, complex):
-                return self.as_constant(vm, name, args)  # beside one that is not written down, such as infinity
-            if other is None:
-                return ConstantValue(NotImplemented)
+            if other is None:  # of numbers those that no guard writes down: infinity, complex ones, sizes of tensors
+                return self.as_constant(vm, name, args) if is_known_number(args[0]) else ConstantValue(NotImplemented)
             return ConstantValue(self.decide(name, other)) if name in COMPARISONS else self.arithmetic(name, other)
         if name in WHOLE and not args:
             return self.whole(*WHOLE[name])
@@ -206,6 +204,12 @@ class FloatNumber(Value):
 def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
     """The tracked value of a float found at ``source`` that is not assumed."""
     return FloatNumber(vm, value, "{0}", {source: value})
+
+
+def is_known_number(value: Value) -> bool:
+    """Whether it is a number that may be assumed."""
+    known = type(value) is ConstantValue or (value.symbolic and value.symbolic is not OF_DATA)
+    return bool(known) and issubclass(value.python_type(), (int, float, complex))
 
 
 def operand(vm: Machine, value: Value) -> FloatNumber | float | None:
