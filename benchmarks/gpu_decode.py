@@ -30,6 +30,16 @@ from processes import measured
 
 COMPILERS = ("eager", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
 PROMPT = 64
+LLAMA = {
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 32000,
+    "head_dim": 64,
+}
+"""A billion parameters."""
 
 
 class Int8Linear(torch.nn.Module):
@@ -62,15 +72,7 @@ class Decoder:
 
         torch.manual_seed(0)
         self.length = length
-        config = LlamaConfig(
-            hidden_size=2048,
-            intermediate_size=8192,
-            num_hidden_layers=16,
-            num_attention_heads=32,
-            num_key_value_heads=8,
-            vocab_size=32000,
-            head_dim=64,
-        )
+        config = LlamaConfig(**LLAMA)
         self.model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
         self.model = with_int8_weights(self.model) if int8 else self.model
         self.prompt = torch.randint(0, 32000, (batch, PROMPT), device="cuda")

@@ -15,12 +15,12 @@ import argparse
 import copy
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from gpu_decode import LLAMA, seconds
 from gpu_measure import compiled, moved
 from gpu_steps import profiled
 from measure import distance
@@ -33,17 +33,8 @@ Workload = tuple[torch.nn.Module, dict[str, Any], Callable[[Any], torch.Tensor]]
 def prefill() -> Workload:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        vocab_size=32000,
-        head_dim=64,
-    )
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
-    return model, {"input_ids": torch.randint(0, 32000, (1, 2048)), "use_cache": False}, lambda result: result.logits
+    model = LlamaForCausalLM(LlamaConfig(**LLAMA)).to(torch.bfloat16)
+    return model, {"input_ids": torch.randint(0, LLAMA["vocab_size"], (1, 2048)), "use_cache": False}, lambda result: result.logits
 
 
 def qwen() -> Workload:
@@ -131,21 +122,15 @@ def _row(
     def call() -> torch.Tensor:
         return seen(function(**given))
 
-    def taken() -> float:
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        return 1e3 * (time.perf_counter() - start)
-
-    first = taken()
+    first = seconds(call)
     if exact is None:
         return None
     error = distance([call().clone()], [exact])
     for _ in range(5):
         call()
     torch.cuda.synchronize()
-    ms = statistics.median(taken() for _ in range(20))
-    return {"ms": round(ms, 3), "first_s": round(first / 1e3, 1), "error": round(error, 5), **profiled(call)}
+    ms = 1e3 * statistics.median(seconds(call) for _ in range(20))
+    return {"ms": round(ms, 3), "first_s": round(first, 1), "error": round(error, 5), **profiled(call)}
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from opmill_bytecode_frontend import capture
 
 np = pytest.importorskip("numpy", minversion="2.0")
 
@@ -35,3 +38,14 @@ def outcome(function: Any, args: list[Any]) -> Any:
         return [function(*args), args]
     except Exception as error:
         return [type(error).__name__, str(error), args]
+
+
+def near(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def as_numpy(program: Callable[[], Any]) -> None:
+    """Asserts that a program without arguments gives the same captured, warnings apart."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same(capture(program, "eager")(), program(), near)

@@ -1,15 +1,11 @@
 """Products, linear algebra and Fourier transforms of arrays, against NumPy."""
 
-import warnings
-
 import pytest
-
-from opmill_bytecode_frontend import capture
 
 np = pytest.importorskip("numpy", minversion="2.0")
 pytest.importorskip("torch")
 
-from array_outcomes import same  # noqa: E402 - it needs NumPy
+from array_outcomes import as_numpy  # noqa: E402 - it needs NumPy
 
 RNG = np.random.default_rng(0)
 SQUARE = RNG.standard_normal((4, 4)) + 4 * np.eye(4)
@@ -44,12 +40,6 @@ PROGRAMS = {
 }
 
 
-def close(got, want):
-    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_numpy(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        same(capture(PROGRAMS[name], "eager")(), PROGRAMS[name](), close)
+    as_numpy(PROGRAMS[name])

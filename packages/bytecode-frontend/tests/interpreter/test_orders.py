@@ -1,15 +1,11 @@
 """Sorting, searching and what takes items by positions, against NumPy: axes, equal items, what is no number, empty arrays."""
 
-import warnings
-
 import pytest
-
-from opmill_bytecode_frontend import capture
 
 np = pytest.importorskip("numpy", minversion="2.0")
 pytest.importorskip("torch")
 
-from array_outcomes import same  # noqa: E402 - it needs NumPy
+from array_outcomes import as_numpy  # noqa: E402 - it needs NumPy
 
 RNG = np.random.default_rng(0)
 ROW, TABLE, WHOLE = RNG.standard_normal(9), RNG.standard_normal((4, 5)), RNG.integers(-3, 4, (4, 5))
@@ -38,12 +34,6 @@ PROGRAMS = {
 }
 
 
-def close(got, want):
-    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_numpy(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        same(capture(PROGRAMS[name], "eager")(), PROGRAMS[name](), close)
+    as_numpy(PROGRAMS[name])

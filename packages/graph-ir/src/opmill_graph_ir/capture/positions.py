@@ -129,26 +129,17 @@ def _to(dtype: str) -> Callable[[Any], Any]:
 
 @_rule(aten.arange.default)
 def _arange(call: _Call, end: Any, **_: Any) -> Formula | None:
-    return _counted(call, 0, 1)
+    return _arange_from(call, 0, end)
 
 
 @_rule(aten.arange.start, aten.arange.start_step)
 def _arange_from(call: _Call, start: Any, end: Any, step: Any = 1, **_: Any) -> Formula | None:
-    return _counted(call, start, step)
-
-
-def _counted(call: _Call, start: Any, step: Any) -> Formula | None:
     whole = all(type(n) is int or isinstance(n, Index) for n in (start, step))
     return index(start) + index(axis(1)) * index(step) if whole and call.meta.dtype in _INTEGERS else None
 
 
-@_rule(aten.ones.default)
+@_rule(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
 def _ones(call: _Call, *_: Any, **__: Any) -> Formula | None:
-    return call.filled(1)
-
-
-@_rule(aten.ones_like.default, aten.new_ones.default)
-def _ones_like(call: _Call, *_: Any, **__: Any) -> Formula | None:
     return call.filled(1)
 
 
@@ -287,8 +278,11 @@ def _triu(call: _Call, x: Value, diagonal: Any = 0) -> Formula | None:
 # ---- places ----------------------------------------------------------------------------------------------------------------
 
 
-@_rule(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.contiguous.default)
-def _same(call: _Call, x: Value, **_: Any) -> Formula | None:
+@_rule(
+    aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.contiguous.default, aten.expand.default
+)
+def _same(call: _Call, x: Value, *_: Any, **__: Any) -> Formula | None:
+    """Expanded dimensions are read at their only place, which no formula names."""
     return call.of(x)
 
 
@@ -308,11 +302,6 @@ def _unsqueeze(call: _Call, x: Value, dim: int) -> Formula | None:
     rank = len(call.sizes(x))
     dim %= rank + 1
     return _at(call, x, {d: _axis(call, d + (d >= dim)) for d in range(rank)})
-
-
-@_rule(aten.expand.default)
-def _expand(call: _Call, x: Value, sizes: Any, **_: Any) -> Formula | None:
-    return call.of(x)  # dimensions of one element are read at their only place, which no formula names
 
 
 @_rule(

@@ -22,7 +22,7 @@ def bounds_of(load: Load, axes: Collection[str], symbols: Collection[str]) -> Bo
     beside a quotient of it that is held: the ends of both would be more than the mask lets in."""
     found: Bounds = {}
     for part in () if load.mask is None else conjuncts(load.mask):
-        if not (type(part) is Op and part.name in _SAID and _bound(part, axes, symbols, found)):
+        if not (type(part) is Op and part.name in COMPARISONS and _bound(part, axes, symbols, found)):
             return None
     beside = {atom for atom in load.index.atoms() if isinstance(atom, str)}
     parts = (atom.numerator.symbols for atom in found if not isinstance(atom, str))
@@ -38,13 +38,13 @@ def conjuncts(mask: Expr) -> Iterator[Expr]:
         yield mask
 
 
-_SAID: dict[str, tuple[int | None, int | None]] = {"ge": (0, None), "gt": (1, None), "le": (None, 0), "lt": (None, -1), "eq": (0, 0)}
+COMPARISONS: dict[str, tuple[int | None, int | None]] = {"ge": (0, None), "gt": (1, None), "le": (None, 0), "lt": (None, -1), "eq": (0, 0)}
 """Of a comparison, by its name: what the first less the second is not below, and not above."""
 
 
 def _bound(part: Op, axes: Collection[str], symbols: Collection[str], found: Bounds) -> bool:
     """Notes what a comparison says; False where it is of something else than one axis."""
-    sides = all_known(map(_index, part.args))
+    sides = all_known(map(index_of, part.args))
     if sides is None:
         return False
     difference = sides[0] - sides[1]
@@ -55,7 +55,7 @@ def _bound(part: Op, axes: Collection[str], symbols: Collection[str], found: Bou
     rest = difference - Index((((atom,), sign),))
     if not rest.symbols <= set(symbols):
         return False
-    low, high = _SAID[part.name]
+    low, high = COMPARISONS[part.name]
     lows, highs = found.setdefault(atom, ([], []))
     if low is not None:
         (lows if sign > 0 else highs).append((ZERO + low - rest) * sign)
@@ -64,10 +64,11 @@ def _bound(part: Op, axes: Collection[str], symbols: Collection[str], found: Bou
     return True
 
 
-def _index(value: Expr) -> Index | None:
+def index_of(value: Expr) -> Index | None:
+    """The position that a value is; None where that is not said."""
     if type(value) is IndexValue and value.dtype == "int64":
         return value.index
     return index(value.value) if type(value) is Const and type(value.value) is int else None
 
 
-__all__ = ["Bounds", "bounds_of", "conjuncts"]
+__all__ = ["COMPARISONS", "Bounds", "bounds_of", "conjuncts", "index_of"]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..loops.index import Index, index
+from ..loops.index import Index
 from ..loops.ir import Const, Expr, IndexValue, Op
+from ..loops.masks import COMPARISONS, index_of
 from .loop import Loop, Program
 from .rewrite import Rewriter
 
-_COMPARISONS = {"ge": (0, None), "gt": (1, None), "le": (None, 0), "lt": (None, -1)}
-"""Of a comparison: what the first less the second is not below, and not above."""
 _INTEGER = "int64"
 
 
@@ -32,7 +31,7 @@ def _known(loop: Loop, program: Program) -> Loop:
     lets = []
     for let in loop.lets:
         value = _answered(Rewriter(places, values, extents=program.extents)(let.value), extents)
-        place = _place(value)
+        place = index_of(value)
         if place is None:
             lets.append(replace(let, value=value))
         else:
@@ -43,12 +42,6 @@ def _known(loop: Loop, program: Program) -> Loop:
     new = replace(loop, lets=tuple(lets)).rewritten(rewriter, loop.axes, loop.inner)
     checks = [replace(check, condition=_answered(check.condition, extents)) for check in new.checks]
     return replace(new, checks=tuple(c for c in checks if not (type(c.condition) is Const and c.condition.value)))
-
-
-def _place(value: Expr) -> Index | None:
-    if type(value) is IndexValue and value.dtype == _INTEGER:
-        return value.index
-    return index(value.value) if type(value) is Const and value.dtype == _INTEGER and type(value.value) is int else None
 
 
 def _answered(expr: Expr, extents: dict[str, int]) -> Expr:
@@ -64,15 +57,15 @@ def _answered(expr: Expr, extents: dict[str, int]) -> Expr:
         return args[truths.index(True) ^ 1] if True in truths else expr
     if expr.name == "where" and truths[0] is not None:
         return args[1] if truths[0] else args[2]
-    places = [_place(a) for a in args]
+    places = [index_of(a) for a in args]
     if len(places) != 2 or places[0] is None or places[1] is None:
         return expr
     if expr.name in ("add", "sub") and expr.dtype == _INTEGER:
         return IndexValue(places[0] + places[1] if expr.name == "add" else places[0] - places[1], _INTEGER)
-    bounds = (places[0] - places[1]).bounds(extents) if expr.name in _COMPARISONS else None
+    bounds = (places[0] - places[1]).bounds(extents) if expr.name in COMPARISONS else None
     if bounds is None:
         return expr
-    least, most = _COMPARISONS[expr.name]
+    least, most = COMPARISONS[expr.name]
     if (least is None or bounds[0] >= least) and (most is None or bounds[1] <= most):
         return Const(True, "bool")
     if (least is not None and bounds[1] < least) or (most is not None and bounds[0] > most):

@@ -7,6 +7,7 @@ tensor lies; it is laid in rows if more of what is done with it then goes along 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,12 +23,14 @@ Access = tuple[Loop, tuple[Index, ...], bool]
 
 def lay_in_rows(program: Program) -> None:
     """Changes strides of temporaries, in the order in which these are written."""
-    used = _accesses(program)
-    for loop in loops_of(program.statements):
-        for write in loop.writes:
-            info = program.buffers[write.buffer]
-            if _may_be_laid(info, program) and _gains(info, used, program) > 0:
-                program.buffers[info.name] = replace(info, strides=tuple(map(index, contiguous(_numbers(info)))))
+    written = [write.buffer for loop in loops_of(program.statements) for write in loop.writes]
+    turned = [name for name in dict.fromkeys(written) if _may_be_laid(program.buffers[name], program)]
+    used = _accesses(program) if turned else {}
+    for name in turned:
+        info = program.buffers[name]
+        laid = replace(info, strides=tuple(map(index, contiguous(_numbers(info)))))
+        if _gain(info, laid, used[name], program) > 0:
+            program.buffers[name] = laid
 
 
 def _accesses(program: Program) -> dict[str, list[Access]]:
@@ -61,21 +64,22 @@ def _may_be_laid(info: BufferInfo, program: Program) -> bool:
     return True
 
 
-def _gains(info: BufferInfo, used: dict[str, list[Access]], program: Program) -> int:
-    """How many more uses go along memory if the tensor lies in rows: sums of rows, and loops that use another tensor of its size."""
-    laid = replace(info, strides=tuple(map(index, contiguous(_numbers(info)))))
-    return sum(_along(laid, access, used, program) - _along(info, access, used, program) for access in used[info.name])
+def _gain(info: BufferInfo, laid: BufferInfo, accesses: list[Access], program: Program) -> int:
+    """How many more uses go along memory if the tensor lies in rows."""
+    gain = 0
+    for access in accesses:
+        wanted = _wanted(info, access, program)
+        gain += (_unit(laid, access[1]) in wanted) - (_unit(info, access[1]) in wanted)
+    return gain
 
 
-def _along(info: BufferInfo, access: Access, used: dict[str, list[Access]], program: Program) -> int:
+def _wanted(info: BufferInfo, access: Access, program: Program) -> set[str | None]:
+    """The axes of which one should go along memory: of a sum of rows, and those along which the loop uses other tensors of this size."""
     loop, indices, writes = access
-    own = _unit(info, indices)
-    if loop.inner and not writes:
-        inner = {a.name for a in loop.inner}
-        summed = [i for i in indices if i.symbols & inner]
-        return int(len(summed) == 1 and own in inner)
-    others = set(_others(info, loop, program))
-    return sum(own is not None and own == other for other in others)
+    if not loop.inner or writes:
+        return set(_others(info, loop, program)) - {None}
+    inner = {a.name for a in loop.inner}
+    return {*inner} if sum(not inner.isdisjoint(i.symbols) for i in indices) == 1 else set()
 
 
 def _others(info: BufferInfo, loop: Loop, program: Program) -> Iterator[str | None]:
@@ -89,10 +93,7 @@ def _others(info: BufferInfo, loop: Loop, program: Program) -> Iterator[str | No
 
 
 def _count(info: BufferInfo) -> int:
-    total = 1
-    for n in info.sizes:
-        total *= n.constant or 1
-    return total
+    return math.prod(n.constant or 1 for n in info.sizes)
 
 
 def _unit(info: BufferInfo, indices: tuple[Index, ...]) -> str | None:
