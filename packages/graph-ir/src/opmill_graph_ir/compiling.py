@@ -120,9 +120,10 @@ def joint(state: Compilation) -> Steps:
 
 def laid_out(state: Compilation) -> Steps:
     """The step ``layouts``."""
-    assert state.joint is not None
-    lay_out(state.joint.graph)
-    return [("joint", state.joint.graph)]
+    whole = _whole(state)
+    for _, graph in whole:
+        lay_out(graph)
+    return whole
 
 
 def without_masks(state: Compilation) -> Steps:
@@ -137,11 +138,15 @@ def padded(state: Compilation) -> Steps:
 
 def _rewritten(state: Compilation, rewrite: Callable[[AtenGraph], None]) -> list[tuple[str, AtenGraph]]:
     """The graph of all, rewritten where values need not be eager's to the bit."""
-    whole = [("joint", state.joint.graph)] if state.joint is not None else [("", state.graphs[0])]
+    whole = _whole(state)
     if state.options.numerics != "eager":
         for _, graph in whole:
             rewrite(graph)
     return whole
+
+
+def _whole(state: Compilation) -> list[tuple[str, AtenGraph]]:
+    return [("joint", state.joint.graph)] if state.joint is not None else [("", state.graphs[0])]
 
 
 def in_parts(state: Compilation) -> Steps:

@@ -286,7 +286,6 @@ PIPELINE: tuple[Step | Until, ...] = (
         "aten graph",
         "images between convolutions of half precision lie channels last",
         "compiling:laid_out",
-        when="training",
         without="",
     ),
     Step(

@@ -2,6 +2,8 @@
 
 from opmill_graph_ir.capture.channels_last import lay_out
 from opmill_graph_ir.capture.text import parse_graph, show_graph
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.ops.lower import lower
 
 CONVOLUTION = "aten::convolution({}, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)"
 HEAD = """
@@ -61,3 +63,28 @@ return y"""
     before = show_graph(graph)
     lay_out(graph)
     assert show_graph(graph) == before
+
+
+def test_what_is_padded_in_front_of_a_convolution():
+    """The images that are padded are no operands of a convolution: they lie as what is made of them."""
+    first, second = CONVOLUTION.format("x"), CONVOLUTION.format("b")
+    found = laid_out(f"""a: float16[2, 4, 8, 8] on cuda:0 = {first}
+r: float16[2, 4, 8, 8] on cuda:0 = aten::relu(a)
+b: float16[2, 4, 9, 9] on cuda:0 = aten::constant_pad_nd(r, [0, 1, 0, 1], 0.0)
+y: float16[2, 4, 9, 9] on cuda:0 = {second}
+return y""")
+    assert "r: float16[2, 4, 8, 8] strides [256, 1, 32, 4] on cuda:0" in found
+    assert "b: float16[2, 4, 9, 9] strides [324, 1, 36, 4] on cuda:0" in found
+
+
+def test_a_convolution_whose_result_leaves_reads_channels_last():
+    """cuDNN would lay out both its operands and its result anew."""
+    graph = parse_graph(f"""{HEAD}a: float16[2, 4, 8, 8] on cuda:0 = aten::exp(x)
+y: float16[2, 4, 8, 8] on cuda:0 = {CONVOLUTION.format("a")}
+return y""")
+    program = lower(graph)
+    [call] = [node for node in program.nodes if type(node) is Extern]
+    images = [program.buffers[name] for name in (call.args[0].buffer, *call.results)]
+    assert [[n.constant for n in image.strides] for image in images] == [[256, 1, 32, 4]] * 2
+    [output] = program.outputs
+    assert [n.constant for n in program.buffers[output.buffer].strides] == [256, 64, 8, 1]

@@ -153,3 +153,35 @@ def test_a_nest_with_sums_writes_back_nothing():
         return t""")
     [p] = [nest for nest in found if ("p",) in nest[1:]]
     assert p[1:] == (("p",),)
+
+
+PADDED = """
+    input x: float32[4, 64, 16, 16] strides [16384, 1, 1024, 64]{0}
+    temporary t: float32[4, 64, 16, 16] strides [16384, 1, 1024, 64]{0} free
+    temporary y: float32[4, 64, 17, 17] strides [18496, 1, 1088, 64]{0}
+    loop n<4 c<64 h<16 w<16
+      set t[n, c, h, w] = exp(x[n, c, h, w])
+    loop b<4 d<64 i<17 j<17
+      set y[b, d, i, j] = t.where(logical_and(lt(int64.at(i), int64(16)), lt(int64.at(j), int64(16))), [b, d, i, j], float32(0.0))
+    return y"""
+SCALED = """
+    input x: float32[4, 64, 16, 16] strides {1}{0}
+    input g: float32[4, 64]{0}
+    temporary t: float32[4, 64]{0} free
+    temporary y: float32[4, 64, 16, 16] strides {1}{0}
+    loop n<4 c<64
+      set t[n, c] = exp(g[n, c])
+    loop b<4 d<64 i<16 j<16
+      set y[b, d, i, j] = mul(x[b, d, i, j], t[b, d])
+    return y"""
+LAST, ROWS = "[16384, 1, 1024, 64]", "[16384, 256, 16, 1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "strides", "apart"), [(PADDED, LAST, True), (SCALED, LAST, True), (SCALED, ROWS, False)], ids=["padded", "scaled", "in rows"]
+)
+def test_a_grid_keeps_its_points_where_nothing_is_summed(text: str, strides: str, apart: bool) -> None:
+    """On a processor a program's rows of one image and channel stay together; a grid of programs would walk along images."""
+    on_grid, on_processor = (groups(text.format(device, strides)) for device in (" on cuda:0", ""))
+    assert len(on_processor) == 1
+    assert len(on_grid) == (2 if apart else 1)

@@ -9,6 +9,9 @@ from typing import Any
 
 from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
 
+WIDTHS = (16, 32, 64, 128, 256)
+"""Head dimensions that tiles are made of."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionOperator:
@@ -85,4 +88,4 @@ def _dense(node: Node, metas: dict[str, Any], constants: dict[str, Any]) -> Iter
         )
 
 
-__all__ = ["AttentionOperator", "Value", "with_dense_attention"]
+__all__ = ["WIDTHS", "AttentionOperator", "Value", "with_dense_attention"]

@@ -1,4 +1,5 @@
-"""Attention whose mask says of positions alone that no query sees what comes behind it is causal, and needs none.
+"""Attention whose mask says of positions alone that no query sees what comes behind it is causal, and needs none; one whose mask says that
+queries see a window becomes a kernel of the generator's.
 
 Programs that are traced write such masks out (models of transformers do, where in eager they leave the mask to the kernel), and a kernel
 that reads a mask computes also what it hides: of 2,048 positions attention takes 2.7 times as long so. A mask that hides nothing is dropped
@@ -11,14 +12,17 @@ to the kernel.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from ..loops.index import index
+from .attending import AttentionOperator
 from .clean import drop_dead
 from .formulas import ALWAYS, Choice, Formula, Truth, axis, number_of, simplified, truth_of
 from .graph import AtenGraph, Node, Value
 from .positions import Positions
+from .windows import within_band
 
 aten = torch.ops.aten
 _BIASES = {
@@ -30,6 +34,8 @@ _BIASES = {
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: "attn_mask",
 }
 """Fused operators of attention, and the name of the mask that they add."""
+_FORWARD = (aten._scaled_dot_product_cudnn_attention.default, aten._scaled_dot_product_efficient_attention.default)
+"""Those of GPUs that a kernel of the generator's may stand for."""
 _HIDDEN = -1e38
 """In types of float32's range what is added to scores that do not count, if it is not infinite."""
 _WIDE_RANGE = ("float32", "bfloat16")
@@ -39,36 +45,51 @@ _OF_CUDNN = -65504.0
 
 def leave_to_kernels(graph: AtenGraph) -> None:
     """Rewrites nodes of attention in place."""
-    nodes = [node for node in graph.nodes if node.func in _BIASES and isinstance(node.argument(_BIASES[node.func]), Value)]
-    if not nodes:
+    masked = [node for node in graph.nodes if _has_mask(node)]
+    if not masked:
         return
     positions = Positions(graph)
-    changed = False
-    for node in nodes:
-        causal = _is_causal(graph, node, positions)
-        if causal is not None:
-            node.set_argument(_BIASES[node.func], None)
-            node.set_argument("is_causal", causal)
-            changed = True
-    if changed:
+    operators: dict[Any, AttentionOperator] = {}
+    rewritten = {id(node): _without_mask(graph, node, positions, operators) for node in masked}
+    if any(rewritten[id(node)] is not node or not _has_mask(node) for node in masked):
+        graph.nodes = [rewritten.get(id(node), node) for node in graph.nodes]
         drop_dead(graph, positions.found())
 
 
-def _is_causal(graph: AtenGraph, node: Node, positions: Positions) -> bool | None:
-    """Whether the node's mask is that of causal attention; False where it hides nothing, None where neither is known."""
+def _has_mask(node: Node) -> bool:
+    return node.func in _BIASES and isinstance(node.argument(_BIASES[node.func]), Value)
+
+
+def _without_mask(graph: AtenGraph, node: Node, positions: Positions, operators: dict[Any, AttentionOperator]) -> Node:
+    """The node that needs no mask; itself where its mask is not seen through."""
+    kept = _pairs(graph, node, positions)
+    if kept is None:
+        return node
+    behind = Truth(frozenset({index(axis(2)) - index(axis(1))}))
+    queries, keys = _lengths(graph, node)
+    if kept == ALWAYS or (kept == behind and queries == keys):
+        node.set_argument(_BIASES[node.func], None)
+        node.set_argument("is_causal", kept != ALWAYS)
+        return node
+    if node.func in _FORWARD:
+        return within_band(graph, node, kept, operators) or node
+    return node
+
+
+def _lengths(graph: AtenGraph, node: Node) -> tuple[Any, Any]:
+    """How many queries and keys."""
+    queries, keys = (graph.metas[node.argument(name).name].sizes[-2] for name in ("query", "key"))
+    return queries, keys
+
+
+def _pairs(graph: AtenGraph, node: Node, positions: Positions) -> Truth | None:
+    """Which pairs of a query and a key the node's mask leaves; None where that is not known."""
     if node.argument("dropout_p") not in (None, 0, 0.0) or node.argument("is_causal"):
         return None
-    bias, query, key = (node.argument(name) for name in (_BIASES[node.func], "query", "key"))
+    bias = node.argument(_BIASES[node.func])
     found = _behind_padding(positions, bias)
-    kept = None if found is None else _kept(found, _hidden_from(node, graph.metas[query.name].dtype))
-    if kept is None:
-        return None
-    queries, keys = (graph.metas[value.name].sizes[-2] for value in (query, key))
-    kept = simplified(kept, (queries, keys), graph.sizes)
-    if kept == ALWAYS:
-        return False
-    behind = Truth(frozenset({index(axis(2)) - index(axis(1))}))
-    return True if kept == behind and queries == keys else None
+    kept = None if found is None else _kept(found, _hidden_from(node, graph.metas[node.argument("query").name].dtype))
+    return None if kept is None else simplified(kept, _lengths(graph, node), graph.sizes)
 
 
 def _hidden_from(node: Node, dtype: str) -> float:

@@ -1,4 +1,5 @@
-"""Layouts of images between convolutions: in training what the forward saves and the backward computes lies as cuDNN's kernels want it.
+"""Layouts of images between convolutions: what the forward saves, the backward computes, and what is padded or averaged on the way lies as
+cuDNN's kernels want it.
 
 Only half precision on GPUs: cuDNN has no other kernels for it, and would copy each operand and result back and forth. What the user sees
 keeps eager's layout, and so does what any operator gives whose record does not say ``any_layout``; a program that asks for strides was told

@@ -55,16 +55,17 @@ def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: Vi
     meta = ctx.metas[name or ""]
     if name is None or not _applies(meta, x, weight) or rest[3] or _stays_otherwise(ctx, node.args[0], x):
         return NotImplemented
-    if name in ctx.leaving and meta.strides != strides_of(meta.sizes):
-        return NotImplemented
     operands = [laid_channels_last(ctx, v) for v in (x, weight)]
     laid = replace(meta, strides=strides_of(meta.sizes))
-    result = name if bias is None else ctx.fresh()
+    outside = name in ctx.leaving and meta.strides != laid.strides  # what follows lays it out anew
+    result = name if bias is None and not outside else ctx.fresh()
     view = ctx.buffer(result, laid)
     ctx.fixed.add(result)
     args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[3:]))
     ctx.nodes.append(Extern(node.func.name(), args, {}, (result,), None, (), ctx.origin))
-    return view if bias is None else _plus(ctx, name, laid, view, bias)
+    if bias is not None:
+        return _plus(ctx, name, meta if outside else laid, view, bias)
+    return ctx.pointwise(name, meta, lambda at, ext: ctx.read(view, at, ext)) if outside else view
 
 
 def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View, *rest: Any) -> Any:

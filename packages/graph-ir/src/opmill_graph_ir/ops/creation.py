@@ -76,7 +76,7 @@ def _tri(ctx: Context, node: Node, x: View, diagonal: int = 0) -> Any:
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("constant_pad_nd", kind="other", recompute="never", moves=True)
+@ROWS.lowers("constant_pad_nd", kind="other", recompute="never", moves=True, any_layout=True)
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if isinstance(value, complex):

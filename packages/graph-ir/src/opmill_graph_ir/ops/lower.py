@@ -14,20 +14,20 @@ from opmill_fake_tensors.raising import raises_for_content
 from opmill_fake_tensors.symbols.index import SizeUnknown
 
 from ..capture.control import ControlOperator
-from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..capture.graph import AtenGraph, Node, OutputTensor, Value
 from ..capture.places import writing
 from ..capture.sizes import late_sizes
 from ..content import content_of
-from ..loops.index import index
 from ..loops.ir import Expr
 from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise
-from .arguments import plan_argument, plan_output
+from .arguments import plan_argument
 from .biases import add_biases_apart
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import constant_there, gathered
 from .exactness import as_eager
 from .exprs import MOVABLE, SUPPORTED, cast
 from .in_place import write_in_place
+from .leaving import outputs_of
 from .overflow import overflows
 from .pairs import lower_pairs
 from .records import Lowering, OperatorRecord, all_records, record_of
@@ -70,7 +70,7 @@ def lower(
             _lower_node(ctx, node)
         ctx.mark(before)
     ctx.source = ""
-    outputs = _outputs(ctx, graph)
+    outputs = outputs_of(ctx, graph, _origin_of)
     _mutations(ctx, graph)
     add_biases_apart(ctx, outputs, calls)
     buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
@@ -180,33 +180,6 @@ def _extern(ctx: Context, node: Node) -> None:
     ctx.nodes.append(
         Extern(name, args, kwargs, results, record_of(name).out, (), ctx.origin, binds, bodies, bool(bodies and node.func.tags))
     )
-
-
-# ---- what leaves the graph -----------------------------------------------------------------------------------------
-
-
-def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
-    """Tensors that leave get a buffer of their own, laid out as eager has it; equal values share it."""
-    homes: dict[str, str] = {n: n for n in (*graph.inputs, *graph.held)}
-    makers = graph.makers()
-
-    def home(value: str) -> str:
-        if value not in homes:
-            ctx.origin = _origin_of(makers[value]) if value in makers else ctx.origin
-            homes[value] = _home(ctx, value, graph.metas[value], set(homes.values()))
-        ctx.fixed.add(homes[value])
-        return homes[value]
-
-    return tuple(plan_output(o, home) for o in graph.outputs)
-
-
-def _home(ctx: Context, value: str, meta: Meta, taken: set[str]) -> str:
-    view = ctx.views[value]
-    info = ctx.buffers[view.buffer]
-    laid_out = info.strides == tuple(map(index, meta.strides))
-    if view.indices is None and info.role == "temporary" and laid_out and view.buffer not in taken:
-        return view.buffer
-    return ctx.materialise(view, meta.strides).buffer
 
 
 def _mutations(ctx: Context, graph: AtenGraph) -> None:

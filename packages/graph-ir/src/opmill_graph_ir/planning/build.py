@@ -39,7 +39,7 @@ from opmill_runtime_cache.plan.model import (
     View,
 )
 
-from ..loops.index import Index, index
+from ..loops.index import ZERO, Index, index
 from ..loops.ir import LoopKernel
 from ..lowered import BufferArg, BufferInfo, TensorOutput
 from ..schedule.loop import buffer_args
@@ -90,14 +90,9 @@ def build_plan(
 
 
 def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
-    """Buffers that are given out once, all of them in a view, and that no operator sees: they are made as the view shows them, and need
-    none."""
+    """Buffers that are given out once, all of them in a view: they are made as the view shows them."""
     outputs = [o for o in schedule.lowered.outputs if type(o) is TensorOutput]
     given = Counter(o.buffer for o in outputs)
-    nodes = [step.node for step in schedule.steps if type(step) is ExternStep]
-    seen = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}.union(
-        *(n.mutates for n in nodes), *(n.results for n in nodes)
-    )
     found: dict[str, BufferInfo] = {}
     for out in outputs:
         info = schedule.buffers[out.buffer]
@@ -105,9 +100,16 @@ def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
             continue
         view = replace(info, sizes=out.sizes, strides=out.strides or ())
         same = (view.sizes, view.strides) == (info.sizes, info.strides)
-        if same or (out.buffer not in seen and _numel(view) == _numel(info) and span(view) == span(info) == _numel(info)):
+        if same or (_numel(view) == _numel(info) and span(view) == span(info) == _numel(info)):
             found[out.buffer] = view
     return found
+
+
+def _seen(schedule: Schedule) -> set[str | None]:
+    """Buffers that operators see: kernels look at memory alone."""
+    nodes = [step.node for step in schedule.steps if type(step) is ExternStep]
+    read = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}
+    return read.union(*(n.mutates for n in nodes), *(n.results for n in nodes))
 
 
 def _numel(info: BufferInfo) -> Index:
@@ -132,7 +134,9 @@ class _Builder:
         self.escaping = {o.buffer for o in lowered.outputs if type(o) is TensorOutput}
         self.owned: set[str] = set()
         self.shown = _shown(schedule)
-        self.allocated: set[str] = set()
+        self.seen = _seen(schedule)
+        self.allocated: dict[str, int] = {}
+        """Slots of buffers as they are made."""
         self.written: set[int] = set()
         self.known = {name for name, hint in lowered.symbols.items() if hint is not None} | set(lowered.inputs)
         self.definitions, self.checks = dict(lowered.definitions), list(lowered.checks)
@@ -176,8 +180,12 @@ class _Builder:
             offset = self.memory.offsets.get(buffer)
             if offset is None and buffer not in self.escaping:
                 self.owned.add(buffer)
-            self.allocated.add(buffer)
-            self.steps.append(Alloc(self._define(buffer), spec(self.shown.get(buffer, info)), offset, info.origin))
+            shown = self.shown.get(buffer, info)
+            made = self.allocated[buffer] = self._define(buffer)
+            self.steps.append(Alloc(made, spec(shown), offset, info.origin))
+            if buffer in self.seen and (shown.sizes, shown.strides) != (info.sizes, info.strides):
+                geometry = tuple(map(size, info.sizes)), tuple(map(size, info.strides)), size(ZERO)
+                self.steps.append(View(self._define(buffer), made, *geometry))  # operators see it as it is computed
         return self.slots[buffer]
 
     def view(
@@ -278,9 +286,10 @@ class _Builder:
         if isinstance(out, Index):
             return SizeOutput(size(out))
         whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
-        slot = (
-            self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
-        )
+        if whole:
+            slot = self.allocated.get(out.buffer, self.slot(out.buffer))
+        else:
+            slot = self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
         return SlotOutput(self._detached(slot) if out.detached else slot)
 
     def _detached(self, slot: int) -> int:

@@ -28,6 +28,8 @@ from .rewrite import Rewriter
 
 _MIN_PARALLEL = 8
 """Outer points that a large nest keeps, for threads to share."""
+_MANY = 1 << 15
+"""Outer points that fill a device with a grid of programs."""
 _SHORT_ROW = 16
 """Points of a row, below which it makes no difference how few."""
 _SMALL = 16384
@@ -390,12 +392,31 @@ def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:
 
 def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:
     """Fusing must leave enough outer points for the threads, and repeat nothing."""
-    outer, _ = matched
+    outer, renamed = matched
     points = program.size(outer)
     work = max(group.work(program), program.size(loop.axes + loop.inner))
     if work <= _SMALL:
         return True
-    return points >= _MIN_PARALLEL
+    return points >= _MIN_PARALLEL and not _is_spread_thin(group, outer, renamed, program)
+
+
+def _is_spread_thin(group: Group, outer: tuple[Axis, ...], loop: Loop, program: Program) -> bool:
+    """Whether a grid of programs would have few points for it, where each element is computed by itself: memory has room for what one
+    leaves to the next, and a program that walks along images reads a channel here and there."""
+    on_grid = all(traits_of(program.buffers[w.buffer].device).grid for w in loop.writes)
+    if not on_grid or program.size(outer) >= _MANY or any(m.inner or m.scans for m in (*group.loops, loop)):
+        return False
+    if outer != group.axes:
+        return True
+    names = {a.name for a in outer}
+    own = any(a.name not in names for a in loop.axes)
+    return own and any(_lies_along(w.buffer, w.indices, names, program) for w in loop.writes)
+
+
+def _lies_along(buffer: str, indices: tuple[Index, ...], names: set[str], program: Program) -> bool:
+    """Whether neighbours in memory are neighbours along one of the axes."""
+    strides = zip(indices, program.buffers[buffer].strides, strict=True)
+    return any(_axis_name(at) in names for at, stride in strides if stride.constant == 1)
 
 
 def _same_domain(first: Group, second: Group) -> dict[str, Index] | None:

@@ -12,15 +12,13 @@ import torch
 from opmill_fake_tensors import FakeTensor
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..attending import AttentionOperator
+from ..attending import WIDTHS, AttentionOperator
 from ..bodies import body, outputs_of
 from ..graph import AtenGraph, Meta
 from ..record import Recorder
 from .flex_dense import Mods, attend
 from .operands import Differentiable, gradients_of
 
-_WIDTHS = (16, 32, 64, 128, 256)
-"""Head dimensions that tiles are made of."""
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -33,7 +31,7 @@ def can_fuse(mods: Mods, query: Any, key: Any, value: Any, scale: Any) -> bool:
         return False
     if any(t.device != query.device and t.dim() for t in mods.tensors) or not all(map(_is_known, (*tensors, *mods.tensors))):
         return False
-    if query.size(3) not in _WIDTHS or value.size(3) not in _WIDTHS or any(0 in t.shape for t in tensors):
+    if query.size(3) not in WIDTHS or value.size(3) not in WIDTHS or any(0 in t.shape for t in tensors):
         return False
     return not (torch.is_grad_enabled() and any(t.requires_grad for t in mods.tensors))
 
@@ -69,7 +67,7 @@ class Blocks:
 def blocks_of(block_mask: Sequence[Any], query: Any, key: Any) -> Blocks:
     """Nothing where blocks are not of these tensors, or of sizes that no tile has."""
     by_queries, by_keys, (query_block, key_block) = block_mask[2:6], block_mask[6:10], block_mask[-3:-1]
-    if type(query_block) is not int or type(key_block) is not int or query_block % _WIDTHS[0] or key_block % _WIDTHS[0]:
+    if type(query_block) is not int or type(key_block) is not int or query_block % WIDTHS[0] or key_block % WIDTHS[0]:
         return Blocks()
     rows, columns = (-(-int(n) // block) for n, block in ((query.size(2), query_block), (key.size(2), key_block)))
     full = by_queries[2] is not None
