@@ -35,6 +35,8 @@ HERE = Path(__file__).resolve().parent
 PYTHON = [sys.executable, "-W", "ignore"]
 _LONG, _MANY = 300, 8
 """Characters of a row that are printed, and kernels."""
+_LATE_S = 5
+"""That a pipe may stay open after the process that wrote to it has ended: another one may have it."""
 TILES = ("causal 4k d128", "causal 16k d128", "causal 4k d64")
 
 
@@ -148,16 +150,23 @@ def _by_name(steps: Sequence[str]) -> list[str]:
 def run(part: Part, environment: dict[str, str], end: float, telling: Telling) -> None:
     others = [_started(c, environment, subprocess.DEVNULL, subprocess.DEVNULL) for c in part.beside]
     begun = time.monotonic()
-    for command in part.commands:
-        limit = min(part.limit, end - time.monotonic())
-        if limit > 5:
-            _follow(command, environment, limit, telling)
-    for other in others:  # what they have compiled by then is there
-        try:
-            other.wait(max(0.0, min(begun + part.limit, end) - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            telling.line(f"still compiling after {time.monotonic() - begun:.0f} s: {' '.join(other.args[3:])}\n")
-            _end(other)
+    try:
+        for command in part.commands:
+            limit = min(part.limit, end - time.monotonic())
+            if limit > 5:
+                _follow(command, environment, limit, telling)
+        for other in others:  # what they have compiled by then is there
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                other.wait(max(0.0, min(begun + part.limit, end) - time.monotonic()))
+    finally:
+        for other in others:
+            if other.poll() is None:
+                telling.line(f"still compiling after {time.monotonic() - begun:.0f} s: {_named(other.args)}\n")
+                _end(other)
+
+
+def _named(command: Any) -> str:
+    return " ".join(command[3:])
 
 
 def _started(command: list[str], environment: dict[str, str], out: Any, err: Any) -> subprocess.Popen[str]:
@@ -166,28 +175,48 @@ def _started(command: list[str], environment: dict[str, str], out: Any, err: Any
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """With all that it has started: torchrun's processes have groups of their own."""
+    below = _below(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that a process, and those below it, have started."""
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, children.read_text().split())
+    return [*found, *(one for child in found for one in _below(child))]
 
 
 def _follow(command: list[str], environment: dict[str, str], limit: float, telling: Telling) -> None:
     """Runs a command and tells what it writes; the end of its errors where it fails."""
     with tempfile.TemporaryFile("w+") as errors:
         process = _started(command, environment, subprocess.PIPE, errors)
-        late = threading.Timer(limit, _end, [process])
-        late.start()
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.strip():
-                telling.line(line)
-        status = process.wait()
-        late.cancel()
+        reader = threading.Thread(target=_told, args=(process.stdout, telling), daemon=True)
+        reader.start()
+        try:
+            status = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            status = -signal.SIGKILL
+        reader.join(_LATE_S)
         if status == -signal.SIGKILL:
-            telling.line(f"ended after {limit:.0f} s: {' '.join(command[3:])}\n")
+            telling.line(f"ended after {limit:.0f} s: {_named(command)}\n")
         elif status:
             errors.seek(0)
-            telling.line("\n".join(errors.read().strip().splitlines()[-80:]) + "\n")
+            telling.line(f"{_named(command)} ended with {status}:\n" + "\n".join(errors.read().strip().splitlines()[-80:]) + "\n")
+
+
+def _told(lines: Any, telling: Telling) -> None:
+    for line in lines:
+        if line.strip():
+            telling.line(line)
 
 
 def go(about: str | None, groups: Mapping[str, Sequence[Part]], limit: float, **more: str) -> None:
@@ -198,6 +227,7 @@ def go(about: str | None, groups: Mapping[str, Sequence[Part]], limit: float, **
     parser.add_argument("--limit", type=float, default=limit)
     parser.add_argument("--output", type=Path, default=Path(tempfile.gettempdir()))
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="round-") as folder:
         environment = dict(os.environ) if importlib.util.find_spec("opmill") else from_sources.environment(Path(folder))
@@ -206,8 +236,10 @@ def go(about: str | None, groups: Mapping[str, Sequence[Part]], limit: float, **
         telling = Telling(options.output)
         for name in options.names or groups:
             telling.line(f"== {name}, after {time.monotonic() - begun:.0f} s\n")
-            with ThreadPoolExecutor() as threads:
-                list(threads.map(lambda part: run(part, environment, begun + options.limit, telling), groups[name]))
+            with ThreadPoolExecutor(max(1, len(groups[name]))) as threads:
+                running = [threads.submit(run, part, environment, begun + options.limit, telling) for part in groups[name]]
+            for failed in filter(None, (part.exception() for part in running)):
+                telling.line(f"{type(failed).__name__}: {failed}\n")
         telling.line(f"== done, after {time.monotonic() - begun:.0f} s\n")
 
 

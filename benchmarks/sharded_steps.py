@@ -70,6 +70,15 @@ def tensors(model: Model, compiled: Compile, sequence: bool) -> Any:
     return model
 
 
+def both(model: Model, compiled: Compile) -> Any:
+    """Tensor parallel over pairs, sharded over what is left; each block compiled, then sharded."""
+    mesh = init_device_mesh(processes.place().type, (dist.get_world_size() // 2, 2), mesh_dim_names=("data", "tensor"))
+    tensor_parallel(model, mesh["tensor"], False)
+    for position, block in enumerate(model.blocks):
+        model.blocks[position] = fully_shard(compiled(block), mesh=mesh["data"], mp_policy=HALF)
+    return fully_shard(model, mesh=mesh["data"], mp_policy=HALF)
+
+
 def replicas(model: Model, compiled: Compile) -> Any:
     return compiled(DistributedDataParallel(model.to(torch.bfloat16)))
 
@@ -83,6 +92,7 @@ HALVES: dict[str, Callable[[Model, Compile], Any]] = {
     "whole, bfloat16": functools.partial(whole, policy=HALF),
     "tensor parallel, bfloat16": functools.partial(tensors, sequence=False),
     "sequence parallel, bfloat16": functools.partial(tensors, sequence=True),
+    "fsdp2 + tensor parallel, bfloat16": both,
     "ddp, bfloat16": replicas,
 }
 """Only where they are asked for, and on GPUs."""
@@ -100,9 +110,10 @@ class Training:
         place = processes.place()
         model = Model(sizes).to(place)
         self.call = (CONFIGURATIONS | HALVES)[name](model, compiled)
-        alike = [[p for p in model.parameters() if isinstance(p, DTensor) is wanted] for wanted in (False, True)]
-        groups = [{"params": each} for each in alike if each]  # the fused optimizer takes no plain and sharded ones together
-        self.optimizer = torch.optim.AdamW(groups, lr=1e-3, foreach=False, fused=True)
+        alike: dict[Any, list[torch.Tensor]] = {}
+        for p in model.parameters():  # the fused optimizer takes no plain and sharded ones together, nor those of several meshes
+            alike.setdefault(p.device_mesh if isinstance(p, DTensor) else None, []).append(p)
+        self.optimizer = torch.optim.AdamW([{"params": each} for each in alike.values()], lr=1e-3, foreach=False, fused=True)
         torch.manual_seed(1 if "parallel" in name else 1 + dist.get_rank())
         self.tokens = torch.randint(0, sizes.words, (4, rows, length + 1)).to(place)
         self.losses: list[float] = []
