@@ -118,6 +118,23 @@ def mixed(x):
     return y + x, torch.add(y, x), torch.cat([y, x]), y @ x, y * x, torch.mul(other=x, input=y)
 
 
+def sided(x):
+    y = torch.ones(2, 2)
+    return x - y, x @ y, x * y, x / y, y / x, x < y, y <= x, x**y
+
+
+def anew(x):
+    return (
+        x.new_zeros(2, 2),
+        x.new_ones((1, 2)),
+        x.new_full((2,), 3),
+        x.new_tensor([1.0, 2]),
+        x.new_empty(2, 3).shape,
+        x.stride(),
+        torch.zeros_like(x),
+    )
+
+
 def written(x):
     y = x.add_(1)
     y[0] = 5
@@ -131,7 +148,7 @@ def made(x):
     return plain * 2, again * 2, type(again) is type(x), [row * 2 for row in x]
 
 
-PROGRAMS = [operators, functions, methods, looks, mixed, written, made]
+PROGRAMS = [operators, functions, methods, looks, mixed, sided, anew, written, made]
 
 
 @pytest.mark.parametrize("cls", [Plain, Telling, Special, Tenfold, Refusing], ids=lambda cls: cls.__name__)
@@ -194,6 +211,32 @@ def test_sizes_that_change_are_not_asked_of_the_class():
         TOLD.clear()
         assert torch.equal(compiled(x).as_subclass(torch.Tensor), want.as_subclass(torch.Tensor)) and told == TOLD[: len(told)]
     assert len(calls) == 2
+
+
+def test_sizes_that_are_given_back_are_not_asked_of_the_class():
+    def f(x):
+        return x.shape[0] * 2, x.numel()
+
+    compiled = capture(f)
+    for size in (2, 3, 5, 7):
+        x = torch.ones(size, size).as_subclass(Telling)
+        played = []
+        for call in (f, compiled):
+            TOLD.clear()
+            played.append((call(x), list(TOLD)))
+        assert played[0] == played[1]
+
+
+def test_a_transform_takes_the_class_away():
+    def f(x):
+        return torch.func.vmap(lambda row: row * 2 + 1)(x)
+
+    for cls in (Plain, Telling):
+        played = []
+        for call in (f, capture(f)):
+            TOLD.clear()
+            played.append((bare(call(ones(cls))), list(TOLD)))
+        assert same(*played)
 
 
 def test_gradients():

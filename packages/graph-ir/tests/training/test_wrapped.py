@@ -274,6 +274,7 @@ def test_views_share_memory_with_what_they_are_views_of() -> None:
 OTHER = {
     "another tag": lambda: Pair(torch.ones(3), torch.arange(3.0), 5),
     "inside": lambda: Pair(Pair(torch.ones(3), torch.ones(3), 5), torch.ones(3)),
+    "a plain tensor": lambda: torch.arange(3.0),
 }
 
 
@@ -289,8 +290,8 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("other", OTHER)
-def test_gradients_of_other_metadata_than_the_output_are_eagers(other: str, function: str) -> None:
-    """The backward was captured for the output's tag; the class may compute otherwise for another."""
+def test_gradients_that_look_otherwise_than_the_output_are_eagers(other: str, function: str) -> None:
+    """The backward was captured for the output's class and tag; the class may compute otherwise for another."""
     module = graph(FUNCTIONS[function], 2)
     found = []
     for compiled in (False, True):
@@ -303,16 +304,17 @@ def test_gradients_of_other_metadata_than_the_output_are_eagers(other: str, func
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("other", ["another tag", "a plain tensor"])
 @pytest.mark.parametrize("why", ["written since", "random numbers", "written by it"])
-def test_another_gradient_says_so_where_nothing_can_be_computed_again(why: str) -> None:
+def test_another_gradient_says_so_where_nothing_can_be_computed_again(why: str, other: str) -> None:
     functions = {"random numbers": lambda w: (torch.dropout(w, 0.5, True),), "written by it": lambda w: (w * 2, w.detach().add_(1))}
     module = graph(functions.get(why, lambda w: (w * 2,)), 1)
     w = pair(3).requires_grad_()
     out = compile_graph(module, [w], options=GraphOptions(cache=False))(w)[0]
     if why == "written since":
         w.detach().mul_(2)
-    with pytest.raises(GraphError, match="GI063: a gradient whose metadata"):
-        out.backward(OTHER["another tag"]())
+    with pytest.raises(GraphError, match="GI063: a gradient (whose metadata|that is a Tensor)"):
+        out.backward(OTHER[other]())
 
 
 def test_a_class_says_how_another_gradient_becomes_like_the_output(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec import Struct
 
 from opmill_guards.reference import ahead, inside
@@ -95,7 +96,7 @@ def parameter_name(name: str) -> str:
 
 def expression(source: Any, constants: Constants, overridden: Mapping[Any, type] = MappingProxyType({})) -> str:
     """The Python expression that reads a source. ``overridden``: sources of objects whose class has a
-    ``__getitem__`` of its own, and the builtin class whose one is meant."""
+    ``__getitem__`` of its own, or is told of each function, and the builtin class whose one is meant."""
     kind = type(source)
     if kind is Local:
         return parameter_name(source.name)
@@ -125,6 +126,8 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         return f"{constants.name(inside)}({base}, {source.position})"
     if kind is ContextValue:
         return f"{base}.get()"
+    if kind is TensorProperty and source.base in overridden:
+        base = f"{constants.name(torch.Tensor.as_subclass)}({base}, {constants.name(torch.Tensor)})"
     if kind is TensorProperty:
         return f"{base}.{source.property}({source.dim})"
     assert kind is TypeOf, source

@@ -12,6 +12,7 @@ from ..entry.limits import check_growth
 from ..values.base import MISSING, Machine, Value, class_has, name_in_c, written_in_python
 from ..values.constant import ConstantValue
 from ..values.objects import ObjectValue, find_in_mro
+from ..values.overriding import OverridingTensor
 from ..values.sequence import demanded_index
 from ..values.tensor import TensorValue
 from .context_variables import ContextVariable as ContextVariable  # which says how they are tracked
@@ -133,7 +134,9 @@ class Operators:
         if lt is rt and lt not in NUMBERS:
             tries.pop()
         elif overrides(rt, lt, f"__r{name}__") or (
-            isinstance(right, TensorValue) and method_of(left, f"__{name}__") is None and not isinstance(left, TensorValue)
+            isinstance(right, TensorValue)
+            and method_of(left, f"__{name}__") is None
+            and not isinstance(left, (TensorValue, OverridingTensor))
         ):
             tries.reverse()
         for number, (owner, method, other) in enumerate(tries):

@@ -518,7 +518,7 @@ def tensor(vm: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
         return wrapper_input(vm, obj, source)
     if not has_functions_only(cls):
         vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "it gives attributes of tensors another meaning")
-    vm.recorder.overriding = True
+    vm.recorder.overriding, vm.overridden[source] = True, torch.Tensor
     return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
 
 

@@ -16,16 +16,14 @@ from ..errors import GraphError
 COERCE = "__coerce_same_metadata_as_tangent__"
 
 
-class OtherMetadata(GraphError):
-    """A gradient has the class of its output, and other metadata."""
+class OtherGradient(GraphError):
+    """A gradient is of another class than its output, or has other metadata."""
 
 
 def may_differ(tangent: Form | None) -> bool:
-    """Whether gradients of an output may have other metadata than it was compiled for: the class has some, and does not say how another
-    gradient is made such."""
-    if tangent is None or hasattr(tangent.cls, COERCE):
-        return False
-    return tangent.context not in (None, (), {}) or any(type(part) is Form for part in tangent.parts)
+    """Whether gradients of an output may look otherwise than it was compiled for: its class does not say how another one is made such. What
+    a sum of a wrapper is, and so its gradient, is often a plain tensor."""
+    return tangent is not None and not hasattr(tangent.cls, COERCE)
 
 
 class Again:
@@ -61,7 +59,7 @@ class Again:
     def _versions(self) -> list[int]:
         return [x._version for x in self.tensors]
 
-    def gradients(self, error: OtherMetadata, outputs: Sequence[int], given: Sequence[Any]) -> Sequence[Any]:
+    def gradients(self, error: OtherGradient, outputs: Sequence[int], given: Sequence[Any]) -> Sequence[Any]:
         """Of ``differentiated``, for gradients ``given`` of the outputs of these numbers. Raises the error where the call cannot be
         repeated: what it read was written since, or it draws random numbers."""
         if not self.unwritten():

@@ -17,7 +17,7 @@ from opmill_fake_tensors.symbols import index_of
 from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, same_context, take_apart, with_numbers
 
 from ..errors import GraphError
-from .again import COERCE, Again, OtherMetadata, may_differ
+from .again import COERCE, Again, OtherGradient, may_differ
 from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of, waited
 
 
@@ -239,7 +239,7 @@ class _Closed(torch.autograd.Function):
         none = [None] * ctx.inputs
         try:
             leaves = [leaf for (_, form), gradient in zip(ctx.forms, gradients, strict=True) for leaf in _tangents(form, gradient)]
-        except OtherMetadata as error:
+        except OtherGradient as error:
             if ctx.again is None:
                 raise
             count = sum(sum(form.differentiated) for form, _ in ctx.forms)
@@ -262,10 +262,10 @@ def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
         looks, leaves = take_apart(gradient)
         if looks is None or looks.cls is not form.cls or len(leaves) != form.count:
             what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a {form.cls.__qualname__}"
-            raise GraphError("GI063", what, why=_COMPILED_FOR, hint=f"give one of the output's class, or {_COERCE}")
+            raise OtherGradient("GI063", what, why=_COMPILED_FOR, hint=f"give one of the output's class, or {_COERCE}")
         if not hasattr(type(gradient), COERCE) and form.contradicts(looks):
             what = f"a gradient whose metadata is not that of its {form.cls.__qualname__}"
-            raise OtherMetadata("GI063", what, why=_COMPILED_FOR, hint=_COERCE)
+            raise OtherGradient("GI063", what, why=_COMPILED_FOR, hint=_COERCE)
     yield from leaves
 
 

@@ -69,13 +69,19 @@ def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *ar
     found = overriding(relevant)
     if not found and has_answering(relevant):  # the class answers where the function is called with fakes
         return vm.recorder.call_function(vm, function.real(), list(args), kwargs)
-    return ask_classes(vm, function, found, args, kwargs)
+    told = [v for v in getattr(relevant, "items", ()) if isinstance(v, (OverridingTensor, TensorValue)) and answers(v.cls)]
+    return ask_classes(vm, function, told or found, args, kwargs)
+
+
+def answers(cls: type) -> bool:
+    """Whether functions of torch in Python, which tell of plain tensors too, count a class."""
+    return getattr(cls, "__torch_function__", _ASKED_NEVER) is not _ASKED_NEVER
 
 
 def has_answering(value: object, depth: int = 2) -> bool:
     """Whether there are tensors in a value whose class takes operators and is told of torch's functions, too."""
     if isinstance(value, TensorValue):
-        return takes_operators(value.cls) and getattr(value.cls, "__torch_function__", _ASKED_NEVER) is not _ASKED_NEVER
+        return takes_operators(value.cls) and answers(value.cls)
     items = getattr(value, "items", None)
     return depth > 0 and isinstance(items, list) and any(has_answering(item, depth - 1) for item in items)
 
@@ -85,7 +91,7 @@ def overridden(vm: Interpreter, obj: Any, args: Sequence[Value], kwargs: dict[st
     found = [t for value in (*args, *kwargs.values()) for t in overriding(value)]
     if not found or not is_of_tensors(obj):
         return None
-    if vm.recorder.overrides_off or obj in torch.overrides.get_ignored_functions():
+    if vm.recorder.overrides_off or (obj in torch.overrides.get_ignored_functions() and not is_told(obj)):
         return computed(vm, obj, found, args, kwargs)
     function = reported(obj) if isinstance(obj, types.MethodDescriptorType | types.WrapperDescriptorType) else obj
     return ask_classes(vm, BuiltinValue(function, Pinned(function, function.__name__)), found, args, kwargs)
@@ -105,7 +111,7 @@ def is_of_tensors(obj: object) -> bool:
 
 
 def ask_classes(
-    vm: Interpreter, function: Value, found: Sequence[OverridingTensor], args: Sequence[Value], kwargs: dict[str, Value]
+    vm: Interpreter, function: Value, found: Sequence[OverridingTensor | TensorValue], args: Sequence[Value], kwargs: dict[str, Value]
 ) -> Value:
     """The first answer that ``__torch_function__`` of the classes gives, derived ones first, as torch asks them."""
     classes: list[type] = []
@@ -228,13 +234,21 @@ class _Asked(torch.Tensor):
         return torch.zeros(1)
 
 
-@functools.cache
 def reported(method: Any) -> Any:
     """The function that a class is told of where this method of tensors in C is called: operators go by another name."""
-    if not method.__name__.startswith("__"):
-        return method
+    return told_of(method) or method if method.__name__.startswith("__") else method
+
+
+def is_told(function: object) -> bool:
+    """Whether classes are told of a function that torch lists as one of which they are not: of some methods in C they are."""
+    return isinstance(function, types.MethodDescriptorType) and told_of(function) is not None
+
+
+@functools.cache
+def told_of(method: Any) -> Any:
+    """What a class is told where this method of tensors in C is called; None where nothing, as far as is known."""
     probe = torch.ones(1, dtype=torch.int64).as_subclass(_Asked)
-    for args in ((), (probe,), (0,), (0, probe)):
+    for args in ((), (probe,), (0,), (0, probe), ((1,),), ((1,), 1), ((1,), (1,))):
         _Asked.told = None
         try:
             method(probe, *args)
@@ -242,4 +256,4 @@ def reported(method: Any) -> Any:
             continue
         if _Asked.told is not None:
             return _Asked.told
-    return method
+    return None

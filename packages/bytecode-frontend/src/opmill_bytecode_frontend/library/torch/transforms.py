@@ -4,7 +4,7 @@ takes them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _functorch
@@ -17,6 +17,7 @@ from ...values.constant import ConstantValue
 from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
+from .overrides import below
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -123,7 +124,8 @@ def gradients_in_transform(vm: Interpreter, *args: Value, **kwargs: Value) -> Va
 @handles(_functorch._add_batch_dim)
 def add_batch_dim(vm: Interpreter, tensor: Value, dim: Value, level: Value) -> Value:
     plain = dim.constant()
-    return vm.recorder.call_function(vm, _functorch._add_batch_dim, [tensor, ConstantValue(plain % tensor.fake.dim()), level], {})  # type: ignore[attr-defined]
+    inner: Any = below(tensor)  # a class that is told of functions is lost within
+    return vm.recorder.call_function(vm, _functorch._add_batch_dim, [inner, ConstantValue(plain % inner.fake.dim()), level], {})
 
 
 @named("torch._functorch.predispatch._remove_batch_dim")
