@@ -123,8 +123,10 @@ class Telling:
 
 def _short(text: str) -> str:
     try:
-        row: dict[str, Any] = json.loads(text)
+        row: Any = json.loads(text)
     except ValueError:
+        row = None
+    if not isinstance(row, dict):
         return text.rstrip()[-_LONG:]
     steps, top = row.pop("steps", None), row.pop("top", None)
     lines = [json.dumps(row)[: 2 * _LONG]]

@@ -32,7 +32,7 @@ LOSSES = (
 )
 QUANTISED = ("--config", "int8", "float8", "plain", "--modes", "default", "reduce-overhead", "--bandwidth", "3.35e12")
 EXAMPLE = ("--width", "1024", "--heads", "8", "--depth", "6", "--rows", "16", "--length", "512") if DEVICES else ()
-ROUNDS, SECONDS = (2, 45) if DEVICES else (1, 250)
+ROUNDS, SECONDS = (2, 60) if DEVICES else (1, 250)
 """Of the example, and that one run of it may take."""
 
 

@@ -85,7 +85,7 @@ def run(compiler: str, size: int, limit: float, arguments: Sequence[str]) -> dic
 def row(compiler: str, said: dict[str, Any], eager: dict[int, float]) -> dict[str, Any]:
     """What is printed of a run."""
     losses, rates = said["losses"], said["rates"]
-    found: dict[str, Any] = {"example": compiler, "steps": len(losses), "seconds": round(said["seconds"], 1), "GiB": said["GiB"]}
+    found: dict[str, Any] = {"example": compiler, "done": len(losses), "seconds": round(said["seconds"], 1), "GiB": said["GiB"]}
     if rates:
         found |= {"tokens/s": statistics.median(rates[len(rates) // 2 :]), "last loss": list(losses.values())[-1]}
     both = losses.keys() & eager.keys()
