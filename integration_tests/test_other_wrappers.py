@@ -107,6 +107,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "masked, parts": (lambda x: x.get_data() * x.get_mask(), lambda: (masked(),)),
     "masked, made": (lambda x: masked_tensor(x, x > 0).mean(), lambda: rows(3)),
     "masked, filled": (lambda x: (x * 3).to_tensor(0.0), lambda: (masked(),)),
+    "masked, between": (lambda x, y: (x.sin() * 2, y.sum().get_data() + 1, x.cos())[1], lambda: (*rows(3), masked())),
+    "masked, views": (lambda x: x.view(-1) * 2, lambda: (masked(),)),
+    "masked, sizes": (lambda x: x * x.shape[0], lambda: (masked(),)),
     "complex, product": (lambda x, y: x * y, lambda: pairs(2)),
     "complex, matrices": (lambda x, y: (x @ y + x) * 2.0, lambda: pairs(2)),
     "complex, conjugate": (lambda x: x.conj() * x, lambda: pairs(1)),
@@ -137,9 +140,36 @@ def test_results_are_those_of_eager(name: str) -> None:
             found, wanted = compiled(*given), program(*given)
         assert type(found) is type(wanted)
         torch.testing.assert_close(parts(found), parts(wanted))
-    if name.startswith("complex"):
+    if name.startswith(("complex", "masked")) and name != "masked, points":  # which asks whether two masks are alike
         record = record_of(compiled)
         assert record is not None and not record[1].breaks and len(record[1].graphs) == 1
+
+
+def test_gradients_through_masked_tensors() -> None:
+    def program(x: Any) -> Any:
+        return (x * 2 + 1).sin().sum(1)
+
+    found = []
+    for run in (program, opmill.compile(program)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x = masked_tensor(torch.arange(12.0).view(3, 4), torch.arange(12).view(3, 4) % 3 > 0, requires_grad=True)
+            run(x).sum().backward()
+        found.append(parts(x.grad))
+    torch.testing.assert_close(*found)
+
+
+def test_masks_are_those_of_the_call() -> None:
+    compiled = opmill.compile(lambda x: x.sum())
+    for seed in range(3):
+        data, mask = torch.randn(3, 4), torch.rand(3, 4) > 0.5
+        mask[0, 0] = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x = masked_tensor(data, mask)
+            torch.testing.assert_close(parts(compiled(x)), parts(x.sum()))
+            x._masked_mask = torch.ones(3, 4, dtype=torch.bool)
+            torch.testing.assert_close(parts(compiled(x)), [torch.tensor(True), data.sum()])
 
 
 def test_gradients_through_jagged_rows() -> None:

@@ -228,6 +228,20 @@ def test_attributes_that_say_nothing_of_operators_are_put_on(given: bool) -> Non
     assert (found[1].note, found[1].steps) == ("n", 3) and torch.equal(found[1].main, expected[1].main)
 
 
+def test_what_is_put_on_a_tensor_is_there_inside_of_a_wrapper() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        y.note = "before"
+        made = Pair(Pair(y, x + 1), y)
+        y.note, y.other = "after", y + 1
+        return made
+
+    found, expected = (call(torch.arange(3.0)) for call in (compiled(function), function))
+    same(found, expected)
+    for one, other in ((found.a.a, expected.a.a), (found.b, expected.b)):
+        assert one.note == other.note == "after" and torch.equal(one.other, other.other)
+
+
 class Boosted(Pair):
     """Reads an attribute that the context does not say, and keeps what it computed."""
 

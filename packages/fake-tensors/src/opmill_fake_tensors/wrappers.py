@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.masked import MaskedTensor
 
 from .jagged import VALUES, is_jagged, rows_among, speak_of_rows
 from .symbols.index import Index
 from .tensor import FakeTensor
 
+_MASKED = ("_masked_data", "_masked_mask")
 _LAYOUTS = "torch.distributed.tensor._dtensor_spec"
 _DISPATCH = torch._C._disabled_torch_dispatch_impl
 
@@ -31,7 +33,26 @@ takes_operators: Callable[[Any], bool] = functools.lru_cache(maxsize=4096)(_take
 
 def is_wrapper(cls: Any) -> bool:
     """Whether tensors of this class are wrappers."""
-    return takes_operators(cls) and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+    return takes_operators(cls) and (cls is MaskedTensor or (hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")))
+
+
+def flattened(tensor: Any) -> tuple[Sequence[str], Any]:
+    """What ``__tensor_flatten__`` gives for a wrapper, or would: torch's masked tensors have none."""
+    return (_MASKED, None) if type(tensor) is MaskedTensor else tensor.__tensor_flatten__()
+
+
+def unflattened(form: Form, parts: Mapping[str, Any]) -> Any:
+    """What ``__tensor_unflatten__`` gives for the form, or would."""
+    if form.cls is not MaskedTensor:
+        return form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
+    data = parts[_MASKED[0]]  # the constructor would copy it, and warn
+    looks = {"dtype": data.dtype, "layout": data.layout, "device": data.device}
+    made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        MaskedTensor, form.sizes, **looks, dispatch_sizes_strides_policy="strides", dispatch_layout=True
+    )
+    for name in _MASKED:
+        setattr(made, name, parts[name])
+    return made
 
 
 def is_over_mesh(cls: Any) -> bool:
@@ -154,7 +175,7 @@ def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
     if not is_wrapper(cls):
         raise NotTakenApart(f"{cls.__qualname__} defines __torch_dispatch__, but not __tensor_flatten__ and __tensor_unflatten__")
     try:
-        names, context = tensor.__tensor_flatten__()
+        names, context = flattened(tensor)
     except Exception as error:
         raise NotTakenApart(f"__tensor_flatten__ of {cls.__qualname__} fails: {type(error).__name__}: {error}") from None
     forms: list[Form | Thing | None] = []
@@ -183,7 +204,7 @@ def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
     if is_jagged(form.cls) and type(rows := parts[rows_among(form.names)]) is FakeTensor:
         speak_of_rows(rows)
     try:
-        made = form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
+        made = unflattened(form, parts)
     except (TypeError, AttributeError) as error:  # it is called with what another method of the class gave
         raise NotTakenApart(f"__tensor_unflatten__ of {form.cls.__qualname__} fails: {type(error).__name__}: {error}") from None
     if type(made) is not form.cls:  # a static method that a class has of its base, say
@@ -211,7 +232,7 @@ def shares(tensor: torch.Tensor, part: torch.Tensor, dims: Collection[int]) -> d
 
 def first_shares(tensor: Any, dims: Collection[int]) -> tuple[str, dict[int, int]] | None:
     """The first attribute that is a tensor with `shares` along these dimensions, and how often."""
-    names, _ = tensor.__tensor_flatten__()
+    names, _ = flattened(tensor)
     parts = ((name, getattr(tensor, name)) for name in names)
     found = ((name, shares(tensor, part, dims)) for name, part in parts if isinstance(part, torch.Tensor))
     return next(((name, often) for name, often in found if often is not None), None)
@@ -245,6 +266,7 @@ __all__ = [
     "NotTakenApart",
     "Thing",
     "first_shares",
+    "flattened",
     "inner_sizes",
     "is_over_mesh",
     "is_wrapper",
@@ -256,5 +278,6 @@ __all__ = [
     "shares",
     "take_apart",
     "takes_operators",
+    "unflattened",
     "with_numbers",
 ]

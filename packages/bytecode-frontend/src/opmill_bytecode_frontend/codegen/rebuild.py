@@ -6,12 +6,13 @@ import collections
 import functools
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import torch
 
 from opmill_fake_tensors.symbols import index, sym_int
+from opmill_fake_tensors.wrappers import flattened, takes_operators
 from opmill_guards.source import Pinned
 
 from .._native import store_known
@@ -215,10 +216,20 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         text = r.assign(value, f"{r.constants.name(one_of_several)}({text})")
     if value.cls is torch.nn.Parameter:
         text = r.assign(value, f"{r.constants.name(torch.nn.Parameter)}({text}, {value.fake.requires_grad})")
-    if put_on := value.put_on():
+    told = [(path, item) for path, part in within(r, value, "") for item in part.put_on().items()]
+    if told:
         text = r.assign(value, text)
-        r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]
+        r.body += [f"setattr({text}{path}, {name!r}, {r.expr(item)})" for path, (name, item) in told]
     return text
+
+
+def within(r: Rebuilder, value: TensorValue, path: str) -> Iterator[tuple[str, TensorValue]]:
+    """A tensor, and those of the captured code that lie in it where it is a wrapper, each with the attributes that lead there."""
+    yield path, value
+    for name in flattened(value.fake)[0] if takes_operators(type(value.fake)) else ():
+        part = getattr(value.fake, name)
+        if (known := r.vm.recorder.by_fake.get(id(part))) is not None and known.fake is part:
+            yield from within(r, known, f"{path}.{name}")
 
 
 @rebuilds(OverridingTensor)

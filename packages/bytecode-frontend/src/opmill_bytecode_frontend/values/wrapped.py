@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opmill_fake_tensors.jagged import is_jagged
-from opmill_fake_tensors.wrappers import same_context, shares, takes_operators
+from opmill_fake_tensors.wrappers import flattened, same_context, shares, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
@@ -83,7 +83,7 @@ def of_object(vm: Machine, value: TensorValue, name: str) -> Value:
 
 def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> None:
     """Assumes of a wrapper its context and the looks of the tensors inside."""
-    names, context = obj.__tensor_flatten__()
+    names, context = flattened(obj)
     names, cls = tuple(names), type(obj)
     vm.recorder.wrappers.meet(obj)
     tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
@@ -97,7 +97,7 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
     moving = [] if alone else [(name, d, often) for name in tensors for d, often in _moving(obj, getattr(obj, name), getattr(fake, name))]
 
     def holds(now: Any) -> bool:
-        found, says = now.__tensor_flatten__()
+        found, says = flattened(now)
         alike = (says is context or same_context(says, context)) and tuple(found) == names
         alike = alike and all(same_context(getattr(now, name), things[name]) for name in things)
         alike = alike and said.keys() <= vars(now).keys() and unsaid(now, said) is None

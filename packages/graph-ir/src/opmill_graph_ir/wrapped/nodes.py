@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.strides import contiguous, is_dense
-from opmill_fake_tensors.wrappers import Form, NotTakenApart, Thing, numbers_of, put_together, take_apart, takes_operators
+from opmill_fake_tensors.wrappers import Form, NotTakenApart, Thing, numbers_of, put_together, take_apart, takes_operators, unflattened
 
 from ..errors import GraphError
 
@@ -318,7 +318,7 @@ def waited(item: Any) -> Any:
     now = {name: waited(part) for name, part in parts.items()}
     if all(now[name] is part for name, part in parts.items()):
         return item
-    return form.cls.__tensor_unflatten__(now, form.context, form.sizes, form.strides)
+    return unflattened(form, now)
 
 
 class _Unwrapped(torch.autograd.Function):
