@@ -8,6 +8,8 @@ from opmill_graph_ir.loops.float8 import FLOAT8
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase, Store
 from opmill_kernel_gen_cpp.debug import Runner
+from opmill_kernel_gen_cpp.generator import CppKernelGenerator
+from opmill_kernel_gen_cpp.target import AVX2, AVX512, GENERIC, SSE, Target, host
 
 HALVES = ("float16", "bfloat16")
 
@@ -26,10 +28,15 @@ def _kernels(name: str) -> dict[str, LoopKernel]:
     return {k.name: k for k in [*kernels, _kernel("float32", name, 5), *(_kernel("float16", name, 32768, 2),)]}
 
 
+X86 = [AVX512, AVX2, SSE, GENERIC]
+TARGETS = X86[X86.index(host()) :] if host() in X86 else [host()]
+
+
 @pytest.mark.parametrize("name", FLOAT8)
-def test_every_number(name: str, store) -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_every_number(target: Target, name: str, store) -> None:
     kernels = _kernels(name)
-    runner = Runner(list(kernels.values()), store)
+    runner = Runner(list(kernels.values()), store, CppKernelGenerator(target))
     dtype = getattr(torch, name)
     for kernel in kernels.values():
         source, to = (getattr(torch, b.dtype) for b in kernel.buffers)

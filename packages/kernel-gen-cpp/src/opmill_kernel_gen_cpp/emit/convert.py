@@ -51,7 +51,7 @@ def cast(needs: Needs, text: str, source: str, to: str, vectors: Vectors | None,
     if source == to:
         return text
     if TYPES[source].kind == "raw":
-        text = (float8.widened if source in FLOAT8 else _from_half)(needs, text, source, vectors, target)
+        text = _from_byte(needs, text, source, vectors, target) if source in FLOAT8 else _from_half(needs, text, source, vectors, target)
         return cast(needs, text, "float32", to, vectors, target)
     if TYPES[to].kind == "raw":
         text = cast(needs, text, source, "float32", vectors, target)
@@ -127,6 +127,26 @@ def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, ta
         body = _filled(needs, body, f=f, n=n)
     needs.add(name, f"static inline {f} {name}({u} x) {{ {body} }}")
     return f"{name}({text})"
+
+
+_BYTE_AS_HALF = {
+    "float8_e5m2": ("y << 8", ""),
+    "float8_e4m3fn": ("(y << 7 & -0x4001) | (((y << 7 & 0x3f80) == 0x3f80) & 0x4000)", " * 256"),
+}
+"""The float16 that has the bits of a float of one byte, sign-extended to ``y``, and what makes its value that of the byte: exponents have
+as many bits as float16's, or one less and another bias. Subnormal ones are float16's, too, which the instruction takes as others."""
+
+
+def _from_byte(needs: Needs, text: str, source: str, vectors: Vectors | None, target: Target) -> str:
+    """By way of float16 where there are instructions for that."""
+    if vectors is None or not target.f16c or (target.family, vectors.lanes) not in _HALF_WIDENED:
+        return float8.widened(needs, text, source, vectors, target)
+    n, (bits, scale) = vectors.lanes, _BYTE_AS_HALF[source]
+    f, u, i8, i16, u16 = (needs.vector(short, n) for short in ("f32", "u8", "i8", "i16", "u16"))
+    value = _from_half(needs, f"({u16})h", "float16", vectors, target)
+    body = f"const {i16} y = {resized(needs, f'({i8})x', 'i8', 'i16', n)}, h = {bits};\n  return {value}{scale};"
+    needs.add(f"load_{source}x{n}", f"static inline {f} load_{source}x{n}({u} x) {{\n  {body}\n}}")
+    return f"load_{source}x{n}({text})"
 
 
 def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: Target) -> str:
