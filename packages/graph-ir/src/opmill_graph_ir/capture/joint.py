@@ -23,6 +23,7 @@ from .functionalize import finish, interpret, overlaps_itself
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .histories import ResultsRecorder, new_histories, read_by, refused_as_leaf, sources_of, written_once
 from .masks import keep_as_truths
+from .own_gradients import set_gradients
 from .places import BACKWARD
 from .record import Recorder
 from .repeated_gradients import NotRepeated
@@ -113,6 +114,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         as_left = written_once(recorder, grown)
         recorder.state.origin, recorder.state.label = BACKWARD, NO_LABEL
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
+        set_gradients(recorder, [items[k] for k in differentiable])
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
