@@ -142,6 +142,8 @@ def _rewritten(state: Compilation, rewrite: Callable[[AtenGraph], None]) -> list
     if state.options.numerics != "eager":
         for _, graph in whole:
             rewrite(graph)
+    if state.joint is None:
+        state.held = state.graphs[0].held_tensors
     return whole
 
 

@@ -92,8 +92,9 @@ def _wait_late(graph: AtenGraph) -> None:
 
 
 def drop_dead(graph: AtenGraph, idle: Container[str] = ()) -> None:
-    """Without operators that nobody needs, and the constants and held tensors that only these read. ``idle``: results of operators that are
-    known to do nothing else, also where others of their kind may."""
+    """Without operators that nobody needs, and the constants and held tensors that only these read (those that are made of weights stay:
+    they are given by their places). ``idle``: results of operators that are known to do nothing else, also where others of their kind
+    may."""
     live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     kept = []
     for node in reversed(graph.nodes):
@@ -102,8 +103,9 @@ def drop_dead(graph: AtenGraph, idle: Container[str] = ()) -> None:
             kept.append(node)
     graph.nodes = kept[::-1]
     graph.constants = {n: t for n, t in graph.constants.items() if n in live}
-    pairs = [(n, t) for n, t in zip(graph.held, graph.held_tensors, strict=True) if n in live or n in graph.mutations]
-    graph.held, graph.held_tensors = [n for n, _ in pairs], [t for _, t in pairs]
+    made = graph.held[len(graph.held_tensors) :]
+    pairs = [(n, t) for n, t in zip(graph.held, graph.held_tensors, strict=False) if n in live or n in graph.mutations]
+    graph.held, graph.held_tensors = [*(n for n, _ in pairs), *made], [t for _, t in pairs]
 
 
 def must_run(node: Node, graph: AtenGraph) -> bool:
