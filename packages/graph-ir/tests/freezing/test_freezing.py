@@ -160,6 +160,7 @@ SPECIAL = (float("nan"), float("inf"), -float("inf"), -0.0)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_products_are_packed_with_what_follows_and_special_values_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "_LEAST_MATRIX", {})
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     after = ACTIVATIONS[name]
 
     def function(x: Any, w: Any, b: Any) -> Any:
@@ -175,6 +176,30 @@ def test_products_are_packed_with_what_follows_and_special_values_stay(name: str
         found, wanted = run(*inputs)[0], function(*inputs)[0]
     assert torch.equal(found.isnan(), wanted.isnan()), "NaN is not lost on the way"
     assert torch.equal(found.isinf(), wanted.isinf())
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize("kind", ["linear", "in rows", "without a bias", "of bytes", "twice"])
+def test_matrices_lie_in_rows_for_mkl(kind: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    functions: dict[str, Function] = {
+        "linear": lambda x, w, b: (torch.tanh(F.linear(x, w, b)),),
+        "in rows": lambda x, w, b: (torch.addmm(b, x, w),),
+        "without a bias": lambda x, w, b: (x @ w.t(),),
+        "of bytes": lambda x, w, b: (x @ w.to(x.dtype).t() * b,),
+        "twice": lambda x, w, b: (F.linear(x, w, b) + F.linear(x + 1, w),),
+    }
+    matrix = Parameter(torch.randint(-127, 128, (96, 96), dtype=torch.int8), False) if kind == "of bytes" else weight(96, 96)
+    inputs = [torch.randn(rows, 96), matrix, weight(96)]
+    run = compiled(functions[kind], inputs)
+    products = [step for step in run.plan.steps if isinstance(step, Call) and step.op.startswith(("aten::mm", "aten::addmm"))]
+    assert len(products) == (2 if kind == "twice" else 1) and not any("mkldnn" in name for name in operators(run))
+    held = [i for i in run.plan.inputs if getattr(i, "held", False) and i.spec.sizes == (96, 96)]
+    assert [i.spec.strides for i in held] == [(96, 1)]
+    check(functions[kind], inputs, run)
+    with torch.no_grad():
+        inputs[1].zero_()
+        check(functions[kind], inputs, run)
 
 
 BESIDE: dict[str, tuple[Function, int]] = {
@@ -210,7 +235,9 @@ def test_products_of_one_operand_are_one_product(name: str) -> None:
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 @pytest.mark.parametrize("rows", [1, 5, 64])
-def test_weights_of_bytes_are_widened_and_packed_once(rows: int) -> None:
+def test_weights_of_bytes_are_widened_and_packed_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+
     def function(x: Any, w: Any, scale: Any) -> Any:
         return (torch.mm(x, w.to(x.dtype).t()) * scale,)
 

@@ -28,7 +28,7 @@ aten = torch.ops.aten
 _LEAST_PRODUCT = 1 << 19
 """Multiplications below which what a call of oneDNN costs (about five microseconds more than one of BLAS) is not made up for."""
 _LEAST_MATRIX = {"float32": 1 << 18}
-"""Elements of a matrix that BLAS lays out in next to no time, and multiplies as quickly or quicker then (of 64 by 96 in half the time)."""
+"""Elements of a matrix that another BLAS than MKL lays out in next to no time, and multiplies as quickly or quicker then."""
 _LEAST_CONVOLUTION = 1 << 22
 """The same for convolutions: our own kernels do small ones as quickly, together with what is around them."""
 _LEAST_TRANSPOSED = 1 << 17
@@ -99,6 +99,8 @@ class _Packer:
         count = given if type(given) is int else _UNKNOWN_ROWS
         if reads_once(self.graph.metas[x.name], self.graph.metas[matrix.name]) and not self._is_widened(matrix):
             return None  # loops go over the matrix at the memory's speed, in the time that oneDNN's kernels take or half of it
+        if out.dtype == "float32" and torch.backends.mkl.is_available():
+            return self._laid_in_rows(node, matrix)
         if depth * columns < _LEAST_MATRIX.get(out.dtype, 0):
             return None
         if count * depth * columns < _LEAST_PRODUCT or (bias is not None and self.graph.metas[bias.name].sizes != (columns,)):
@@ -107,6 +109,20 @@ class _Packer:
         weights = self._reordered(make, matrix, count)
         args = (x, weights, bias, *self._activation(node, _AFTER_PRODUCTS))
         make(torch.ops.mkldnn._linear_pointwise.default, args, out, node.results[0] or "")
+        return make.nodes
+
+    def _laid_in_rows(self, node: Node, matrix: Value) -> list[Node] | None:
+        """The product as it is, of a matrix that lies as MKL reads it: a tenth quicker than turning it in every call, and quicker than
+        oneDNN's kernels."""
+        make = Maker(self.graph, node.origin)
+        meta = make.meta(matrix)
+        laid = replace(meta, strides=rows(meta.sizes))
+        if meta == laid:
+            return None
+        key = matrix.name, "rows"
+        if key not in self.packed:
+            self.packed[key] = make(aten.clone.default, (matrix,), laid, memory_format=torch.contiguous_format)
+        make.nodes.append(replace(node, args=replace_values(node.args, {matrix.name: self.packed[key].name})))
         return make.nodes
 
     def _is_widened(self, matrix: Value) -> bool:
