@@ -9,6 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from opmill_graph_ir.backend import GraphOptions, compile_graph
+from opmill_runtime_cache.plan.model import Call, Literal
+
 aten = torch.ops.aten
 GRID = torch.rand(2, 20, 20, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
 CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -48,3 +51,33 @@ def test_gradients_of_large_tables_in_half_precision_are_called(as_loops: Callab
     torch.testing.assert_close(few, aten.embedding_dense_backward(grad, ids.clamp(max=39), 40, 3, False))
     with pytest.raises(AssertionError, match="aten::embedding_dense_backward"):
         as_loops(lambda g, i: aten.embedding_dense_backward(g, i, 50, 3, False), grad, ids)
+
+
+VALUES: dict[str, tuple[Callable[[torch.Tensor], Any], bool]] = {
+    "svdvals": (lambda x: torch.linalg.svdvals(x), False),
+    "of a norm": (lambda x: torch.linalg.matrix_norm(x, "nuc"), False),
+    "eigvalsh": (lambda x: torch.linalg.eigvalsh(x), False),
+    "singular vectors": (lambda x: tuple(torch.linalg.svd(x, full_matrices=False)[k] for k in range(3)), True),
+    "one of them": (lambda x: torch.linalg.svd(x, full_matrices=False)[2].abs(), True),
+    "eigenvectors": (lambda x: torch.linalg.eigh(x)[1].abs(), True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:GI030")
+@pytest.mark.parametrize("name", VALUES)
+def test_vectors_that_nobody_reads_are_not_computed(name: str) -> None:
+    """Functions of values alone ask for vectors where they are traced."""
+    function, vectors = VALUES[name]
+    x = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(4))
+    x = x + x.mT
+    flat = lambda x: list(out) if isinstance(out := function(x), tuple) else [out]
+    with torch.no_grad():
+        run = compile_graph(torch.fx.symbolic_trace(flat), [x], options=GraphOptions(cache=False))
+        for got, want in zip(run(x), flat(x), strict=True):
+            assert got.stride() == want.stride()
+            torch.testing.assert_close(got.abs(), want.abs(), rtol=1e-4, atol=1e-5)
+        calls = [step for step in run.plan.steps if isinstance(step, Call) and "_linalg_" in step.op]
+        assert calls and any(call.args[2:] != (Literal(False),) for call in calls) == vectors
+        whole = compile_graph(torch.fx.symbolic_trace(flat), [x], options=GraphOptions(cache=False, numerics="eager"))
+        calls = [step for step in whole.plan.steps if isinstance(step, Call) and "_linalg_" in step.op]
+        assert calls and all(call.args[2:] != (Literal(False),) for call in calls)

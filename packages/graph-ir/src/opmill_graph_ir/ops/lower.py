@@ -33,6 +33,9 @@ from .pairs import lower_pairs
 from .records import Lowering, OperatorRecord, all_records, record_of
 
 _COPIES = ("aten::clone", "aten::_to_copy")
+_VECTORS = {"aten::_linalg_svd": (2, (0, 2)), "aten::_linalg_eigh": (2, (1,))}
+"""Which argument says whether vectors are computed beside values, and which results these are: functions that give values alone ask for
+vectors, too, where they are traced."""
 
 
 def lower(
@@ -168,7 +171,7 @@ def _extern(ctx: Context, node: Node) -> None:
         ctx.nodes.append(Extern("aten::copy_", (BufferArg(target), source), {}, (None,), None, (target,), ctx.origin))
         return
     results = tuple(r if r in ctx.used else None for r in node.results)
-    args = tuple(plan_argument(ctx, a) for a in node.args)
+    args = tuple(plan_argument(ctx, a) for a in _without_vectors(ctx, node, results))
     kwargs = {k: plan_argument(ctx, v) for k, v in node.kwargs.items()}
     for name in results:
         if name is not None:
@@ -180,6 +183,15 @@ def _extern(ctx: Context, node: Node) -> None:
     ctx.nodes.append(
         Extern(name, args, kwargs, results, record_of(name).out, (), ctx.origin, binds, bodies, bool(bodies and node.func.tags))
     )
+
+
+def _without_vectors(ctx: Context, node: Node, results: tuple[str | None, ...]) -> tuple[Any, ...]:
+    """The arguments, which ask for no vectors where nobody reads them: twice the time."""
+    flag, vectors = _VECTORS.get(node.func.name(), (0, ()))
+    if not vectors or ctx.exact or any(results[k] for k in vectors):
+        return node.args
+    before = (*node.args, *(argument.default_value for argument in node.func._schema.arguments[len(node.args) :]))[:flag]
+    return (*before, False, *node.args[flag + 1 :])
 
 
 def _mutations(ctx: Context, graph: AtenGraph) -> None:
