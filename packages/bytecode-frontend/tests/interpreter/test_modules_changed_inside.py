@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import random
 from typing import Any
 
@@ -99,3 +100,41 @@ def test_a_buffer_registered_inside_is_written_as_one() -> None:
     capture(lambda m, x: m(x), lambda gm, inputs: gm.forward)(mean, torch.ones(3))
     assert "mean" not in vars(mean)
     assert mean.state_dict()["mean"].tolist() == [1.0, 1.0, 1.0]
+
+
+class Elsewhere(collections.abc.MutableMapping):
+    """Keeps what libraries that move weights in and out keep of them."""
+
+    def __init__(self, inner):
+        self.inner = dict(inner)
+
+    def __getitem__(self, name):
+        return self.inner[name]
+
+    def __setitem__(self, name, value):
+        self.inner[name] = value
+
+    def __delitem__(self, name):
+        del self.inner[name]
+
+    def __iter__(self):
+        return iter(self.inner)
+
+    def __len__(self):
+        return len(self.inner)
+
+
+@pytest.mark.filterwarnings("error")
+def test_parameters_in_a_mapping_of_the_programs(caplog):
+    def f(layer, x):
+        layer._parameters = Elsewhere(layer._parameters)
+        layer.note = 3
+        return layer(x) + layer.weight.sum(), list(layer._parameters)
+
+    x, found = torch.ones(2, 3), []
+    for call in (f, capture(f)):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 3)
+        out, names = call(layer, x)
+        found.append((out.tolist(), names, layer.note, type(layer._parameters)))
+    assert found[0] == found[1] and not caplog.records  # of internal errors

@@ -47,7 +47,7 @@ def unflattened(form: Form, parts: Mapping[str, Any]) -> Any:
         return form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
     data = parts[_MASKED[0]]  # the constructor would copy it, and warn
     looks = {"dtype": data.dtype, "layout": data.layout, "device": data.device}
-    made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    made = torch.Tensor._make_wrapper_subclass(
         MaskedTensor, form.sizes, **looks, dispatch_sizes_strides_policy="strides", dispatch_layout=True
     )
     for name in _MASKED:

@@ -167,8 +167,10 @@ class ModuleValue(ObjectValue):
     def stored(self, vm: Machine, store: str, name: str) -> Value:
         if self._attrs is not None:
             entry = self._attrs.items.get(store)
-            if entry is not None and type(entry[1]) is not Lazy:
+            if entry is not None and isinstance(entry[1], DictValue):
                 return entry[1].lookup(vm, name)
+            if entry is not None and type(entry[1]) is not Lazy:
+                vm.unsupported("FE041", f"attribute {name} of {self.describe()}", f"captured code made {store} another mapping than a dict")
         value = self.obj.__dict__[store].get(name, MISSING)
         if value is MISSING:
             return MISSING
