@@ -27,7 +27,7 @@ from .codegen import arrays, context_variables, data_dependent, hooks, iterators
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
-from .codegen.sources import Constants, parameter_name
+from .codegen.sources import Constants, from_stack, parameter_name
 from .effects.backwards import watch
 from .effects.labels import mark
 from .effects.lifetimes import refuse_dropping, refuse_forgetting
@@ -301,8 +301,8 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         gm.meta["stands for"] = "a function that runs where it fails"
         gm.meta["may run again"] = again
         handle = Failing(fn if again else None, fn, strict, vm.entry_switches, vm.entry_levels)
-        behind = f".behind({r.states})" if r.states else ""
-        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{behind}, _caught, {passed_on(fn.__code__)})"
+        drawn = f".behind({r.states})" if r.states else ""
+        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{drawn}, _caught, {passed_on(fn.__code__)})"
         graph = backend(gm, recorder.examples())
         tells = again or getattr(backend, "tells_begun", False) or not (vm.effects or vm.handles)
         kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
@@ -326,7 +326,9 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         lines += counted.behind
     else:
         lines += [f"{r.constants.name(mark)}({name!r})" for name, _ in recorder.labels.found]
-    target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting([*r.body, *ended.last], r.to_forget())], r.constants, bool(loads))
+    behind = [*r.body, *ended.last]
+    forgotten = [*r.to_forget(), *(from_stack(parameters(fn.__code__)) if len(behind) > 1 else ())]
+    target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting(behind, forgotten)], r.constants, bool(loads))
     return Translation(target, [], gm, text, loads, direct)
 
 

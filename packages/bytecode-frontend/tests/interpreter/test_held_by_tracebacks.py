@@ -77,6 +77,9 @@ AROUND = (
     ["with Entered():", "{}"],
     ["with managed():", "{}", "    {}"],
     ["try:", "{}", "except* OSError as e:", "    NOTES.append('group')"],
+    ["try:", "{}", "except* OSError as e:", "    {}", "    raise"],
+    ["for k in held('loop', n):", "{}"],
+    ["for k in lasting('loop', n):", "{}", "    {}"],
     ["if n:", "{}"],
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from opmill_guards.source import (
     TypeOf,
 )
 
+from ..resume import is_of_stack
 from ..values.constant import LITERALS
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ def parameter_name(name: str) -> str:
     """The name of a parameter in generated text. Names that are no identifiers are those that compilers gave: the parameters of resume
     functions (``.0``), variables of rewritten assert statements (``@py_assert1``)."""
     return name if name.isidentifier() else "_arg" + re.sub(r"\W", lambda sign: "_" if sign[0] == "." else f"_{ord(sign[0]):x}_", name)
+
+
+def from_stack(names: Iterable[str]) -> list[str]:
+    """Of the parameters of a resume function those whose values were on the stack, as they are called in generated text: an exception
+    that leaves a function lets go of what is there, but knows the frame and its variables."""
+    return [parameter_name(name) for name in names if is_of_stack(name)]
 
 
 def expression(source: Any, constants: Constants, overridden: Mapping[Any, type] = MappingProxyType({})) -> str:

@@ -7,6 +7,7 @@ from .make import Parameter as Parameter
 from .make import ParameterKind as ParameterKind
 from .make import Resume as Resume
 from .make import closure_of as closure_of
+from .make import is_of_stack as is_of_stack
 from .make import make_resume as make_resume
 from .states import Bound as Bound
 from .states import StackKind as StackKind

@@ -193,6 +193,11 @@ def _parameters(program: Program, variables: list[str], kinds: Sequence[StackKin
     return parameters
 
 
+def is_of_stack(name: str) -> bool:
+    """Whether it is the name of a parameter for what was on the stack."""
+    return name.startswith(".") and name.lstrip(".").startswith("stack")
+
+
 def _fresh(name: str, taken: set[str]) -> str:
     while name in taken:
         name = "." + name
