@@ -67,7 +67,35 @@ def parsed(x: torch.Tensor, n: int) -> Any:
     return x
 
 
-@pytest.mark.parametrize("program", [found, untaken, parsed])
+class Answers:
+    @property
+    def errors(self) -> Any:
+        NOTES.append("errors")
+        return (KeyError, IndexError)
+
+
+ANSWERS = Answers()
+
+
+def caught(x: torch.Tensor, n: int) -> Any:
+    """Whether an operation's exception would be caught is found out without asking what the clauses ask."""
+    try:
+        y = x[: n - 1]
+        try:
+            y = y + x[n - 1 :].sum()
+        finally:
+            NOTES.append(ANSWERS.errors)
+        [][n]
+    except ANSWERS.errors:
+        y = y * 2
+    try:
+        y = y + 1
+    except ANSWERS:  # type: ignore[misc]
+        NOTES.append("never")
+    return (y,)
+
+
+@pytest.mark.parametrize("program", [found, untaken, parsed, caught])
 def test_it_is_asked_as_by_the_plain_function(program: Any) -> None:
     captured, told = capture(program, "eager"), []
     for function in (program, captured):

@@ -12,6 +12,9 @@ import torch
 from opmill_bytecode_frontend import capture
 
 HEAD = """
+import enum
+class kinds(enum.Enum):
+    RED = 1
 LOG = []
 class M:
     def __del__(self): LOG.append("dead")
@@ -225,6 +228,51 @@ def h6(x):
             B(x); int("q")
         except Exception as e: LOG.append(("k", e.__traceback__.tb_lineno))
     return x+1
+def w(n):
+    try:
+        yield n
+        yield n + 1
+    finally: LOG.append("walked")
+def h7(x):
+    for k in w(1):
+        B(x)
+        if x.shape[0]: break
+    LOG.append("behind")
+    return x+1
+def h8(x):
+    for k in w(1):
+        for j in enumerate(w(2)):
+            B(x)
+            break
+        LOG.append("inner")
+        B(x)
+        break
+    LOG.append("behind")
+    return x+1
+def h9(x):
+    for k in (j for j in w(1)):
+        B(x)
+        if x.shape[0]: break
+    LOG.append("behind")
+    return x+1
+def h10(x):
+    for k in w(1):
+        try: B(); raise KeyError(1)
+        except* KeyError as e:
+            LOG.append(0)
+            raise
+def h12(x):
+    it = w(1)
+    LOG.append(next(it))
+    B(x)
+    kinds(0)
+def h13(x):
+    it = w(1)
+    LOG.append(next(it))
+    B(x)
+    x.reshape(7)
+def h11(x):
+    for k in w(1): bad()
 """
 
 

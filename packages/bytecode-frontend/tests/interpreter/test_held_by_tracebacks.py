@@ -80,6 +80,8 @@ AROUND = (
     ["try:", "{}", "except* OSError as e:", "    {}", "    raise"],
     ["for k in held('loop', n):", "{}"],
     ["for k in lasting('loop', n):", "{}", "    {}"],
+    ["for k in held('loop', n):", "{}", "    if n > 2: break", "NOTES.append('behind')"],
+    ["for k in map(str, lasting('loop', n)):", "    {}", "    break", "else:", "{}"],
     ["if n:", "{}"],
 )
 
@@ -149,6 +151,6 @@ def differs(seed: int) -> str:
     return "" if found[0] == found[1] else f"{text}\nplain    {found[0]}\ncaptured {found[1]}"
 
 
-@pytest.mark.parametrize("seed", [3, 41, 77, 132, *range(200, 212)])
+@pytest.mark.parametrize("seed", [3, 41, 77, 132, *range(200, 212), *range(2000, 2024)])
 def test_what_frames_hold_goes_with_the_traceback(seed: int) -> None:
     assert not differs(seed)

@@ -6,6 +6,7 @@ takes such an argument out of a list that nobody else has (`resume.taking`)."""
 
 from __future__ import annotations
 
+import gc
 import types
 import weakref
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from ..resume import ParameterKind, Resume
 from ..values.base import MISSING, Lazy, Value, find_in_mro
 from ..values.functions import CellValue
 from ..values.growing_lists import GrowingList
-from ..values.iterators import GeneratorValue
+from ..values.iterators import ExternalIterator, GeneratorValue, lets_through
 from ..values.mapping import DictValue, SetValue
 from ..values.sequence import SequenceValue
 
@@ -52,6 +53,37 @@ def holds_mortal(obj: Any) -> bool:
 def is_suspended(obj: object) -> bool:
     """Whether it is a generator that is in the midst of something: its ``finally`` blocks run when it is dropped."""
     return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
+
+
+def ends_when_dropped(obj: Any, depth: int = 4) -> bool:
+    """Whether something runs when nobody has an iterator any more: the end of a try or with block of a generator, or what the end of
+    an object is told to."""
+    kind = type(obj)
+    if kind is types.GeneratorType:
+        if not is_suspended(obj):
+            return False
+        if is_guarded(obj):
+            return True
+    elif not (kind is tuple or (kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__"))):
+        return is_mortal(obj)
+    return depth > 0 and any(ends_when_dropped(each, depth - 1) for each in gc.get_referents(obj))
+
+
+def is_guarded(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """Whether a suspended generator is in a try or with block that does something when it is closed."""
+    frame, code = generator.gi_frame, generator.gi_code
+    instructions = decode(code).instructions
+    handler = next((ins.handler for ins in instructions if ins.offset == frame.f_lasti), None)
+    if handler is None or handler.target.opname == "CALL_INTRINSIC_1":
+        return False
+    return not lets_through(instructions, frame.f_globals, handler.target)
+
+
+def refuse_ending(value: object) -> None:
+    """Ends the graph where a value is taken from the stack that somebody else made: captured code has it until it ends."""
+    if isinstance(value, (Lazy, ExternalIterator)) and ends_when_dropped(value.obj):
+        why = "its finally and with blocks run when it is dropped, and captured code has it until it ends"
+        raise Unsupported("FE076", f"a {type(value.obj).__name__} that is dropped half-way", why, whole=True)
 
 
 def ends_inside(resume: Resume, args: tuple[object, ...]) -> bool:
@@ -134,4 +166,4 @@ def now(value: Value) -> Iterator[object]:
             yield obj
 
 
-__all__ = ["ends_inside", "is_mortal", "refuse_dropping", "refuse_forgetting"]
+__all__ = ["ends_inside", "is_mortal", "refuse_dropping", "refuse_ending", "refuse_forgetting"]

@@ -406,13 +406,13 @@ class Recorder:
         except Unsupported:
             raise
         except Exception as exc:
-            failure = exc
+            failure = exc.with_traceback(None)  # which knows this frame, and that its caller: nobody would let go of the program's values
         # outside of the handler: what eager raises has no context but the program's
         self.refused_write = self.refused_write or said_by_autograd(failure)
         asked, real = (False, None) if said_by_autograd(failure) else asked_of_eager(function, args, kwargs)
         if asked and real is None:
             raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
-        failure = real or failure
+        failure = real.with_traceback(None) if real else failure
         failure.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in failure.args)
         vm.throw_real(failure)
 

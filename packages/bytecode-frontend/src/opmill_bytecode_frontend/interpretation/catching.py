@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import types
 from typing import TYPE_CHECKING, Any
+
+from ..values.base import find_in_mro
 
 if TYPE_CHECKING:
     from ..bytecode import Instruction
@@ -65,7 +68,7 @@ def _takes(frame: Frame, handler: ExceptionHandler, instructions: list[Instructi
         classes, end = _classes(frame, instructions, at)
         if end is None:
             return classes is UNKNOWN
-        if any(not (isinstance(each, type) and issubclass(each, NOT_OF_KERNELS)) for each in classes):
+        if any(not (issubclass(type(each), type) and issubclass(each, NOT_OF_KERNELS)) for each in classes):
             return True
         target = instructions[end + 1].target
         if target is None:
@@ -84,13 +87,13 @@ def _classes(frame: Frame, instructions: list[Instruction], at: int) -> tuple[An
         ins = instructions[k]
         if ins.opname == "CHECK_EXC_MATCH":
             found = stack[-1] if known and stack else UNKNOWN
-            return found if isinstance(found, tuple) else (found,), k
+            return found if issubclass(type(found), tuple) else (found,), k
         if ins.opname == "CHECK_EG_MATCH":
             return UNKNOWN, None
         if ins.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             stack.append(frame.globals.get(ins.argval, getattr(builtins, ins.argval, UNKNOWN)))
         elif ins.opname == "LOAD_ATTR" and stack:
-            stack[-1] = getattr(stack[-1], ins.argval, UNKNOWN)
+            stack[-1] = held(stack[-1], ins.argval)
         elif ins.opname == "BUILD_TUPLE" and known and ins.argval and len(stack) >= ins.argval:
             stack[-ins.argval :] = [tuple(stack[-ins.argval :])]
         elif ins.target is not None or ins.opname in ENDING or ins.opname.startswith("STORE"):
@@ -98,6 +101,13 @@ def _classes(frame: Frame, instructions: list[Instruction], at: int) -> tuple[An
         else:
             known = False
     return (), None
+
+
+def held(owner: object, name: str) -> object:
+    """An attribute as modules and classes hold it. Nothing else is asked: it may be the program that answers."""
+    if type(owner) is types.ModuleType:
+        return vars(owner).get(name, UNKNOWN)
+    return find_in_mro(owner.__mro__, name)[1] if issubclass(type(owner), type) else UNKNOWN
 
 
 def _is_torchs(frame: Frame, handler: ExceptionHandler) -> bool:

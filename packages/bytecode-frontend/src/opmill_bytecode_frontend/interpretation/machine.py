@@ -18,7 +18,7 @@ from opmill_guards.source import Attr, Item, Pinned
 from ..assumptions.asked import Expected
 from ..assumptions.assuming import Assumptions
 from ..effects.changes import Effects
-from ..effects.lifetimes import is_suspended
+from ..effects.lifetimes import refuse_ending
 from ..entry.limits import CHECK_EVERY, check_growth
 from ..entry.varying import Varying
 from ..errors import Unsupported
@@ -34,7 +34,7 @@ from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject, raised_by_python
 from ..values.functions import BuiltinValue, CellValue, FunctionValue
-from ..values.iterators import STOP, ExternalIterator, GeneratorValue, IteratorValue
+from ..values.iterators import STOP, GeneratorValue, IteratorValue
 from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
@@ -586,9 +586,8 @@ def unwind(frame: Frame, ins: Instruction, raised: Raised) -> bool:
     handler = ins.handler
     if handler is None:
         return False
-    if any(type(dropped) is ExternalIterator and is_suspended(dropped.obj) for dropped in frame.stack[handler.depth :]):
-        why = "its finally and with blocks run when it is dropped, before the exception is handled"
-        raise Unsupported("FE076", "a generator that an exception drops half-way", why, whole=True)
+    for dropped in frame.stack[handler.depth :]:
+        refuse_ending(dropped)
     del frame.stack[handler.depth :]
     if handler.lasti:
         frame.push(ConstantValue(frame.pc))

@@ -67,7 +67,7 @@ def called_at_capture(vm: Machine, function: Callable[..., object], args: list[o
         try:
             result = function(*args, **kwargs)
         except Exception as exc:
-            failed = exc
+            failed = exc.with_traceback(None)  # which knows this frame, and that its callers
     for each in heard:
         globals().pop("__warningregistry__", None)
         name = PurePath(each.filename).stem

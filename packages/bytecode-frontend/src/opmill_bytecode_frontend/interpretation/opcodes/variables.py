@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from opmill_guards.guard import Is
 from opmill_guards.source import Pinned
 
+from ...effects.lifetimes import refuse_ending
 from ...effects.reads import note_cell, note_global
 from ...values.base import MISSING, Lazy
 from ...values.constant import ConstantValue
@@ -274,7 +275,7 @@ def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("POP_TOP", "END_FOR")
 def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     """Drops the topmost value."""
-    frame.pop()
+    refuse_ending(frame.pop())
 
 
 @opcode("COPY")
