@@ -6,6 +6,7 @@ import torch
 import opmill
 
 F = torch.nn.functional
+nn = torch.nn
 WRITES = {
     "once": lambda x: x.add_(1),
     "twice": lambda x: x.add_(1).mul_(2),
@@ -107,3 +108,106 @@ def test_in_inference_mode(write):
             for _ in range(2):
                 call(x), write(y)
         assert x.tolist() == y.tolist()
+
+
+def statistics(**options):
+    return lambda x, m, v: F.batch_norm(x, m, v, training=True, **options)
+
+
+SILENT = {
+    "batch norm": statistics(),
+    "with a momentum": statistics(momentum=0.5),
+    "by name": lambda x, m, v: F.batch_norm(x, running_var=v, running_mean=m, training=True),
+    "torch's own": lambda x, m, v: torch.batch_norm(x, None, None, m, v, True, 0.1, 1e-5, False),
+    "an operator": lambda x, m, v: torch.native_batch_norm(x, None, None, m, v, True, 0.1, 1e-5)[0],
+    "of a view": lambda x, m, v: F.batch_norm(x, m[:], v.view(-1), training=True),
+    "twice": lambda x, m, v: F.batch_norm(F.batch_norm(x, m, v, training=True), m, v, training=True),
+    "and a write": lambda x, m, v: (F.batch_norm(x, m, v, training=True), m.add_(1)),
+    "and two writes": lambda x, m, v: (F.batch_norm(x, m, v, training=True), m.add_(1).mul_(2)),
+    "instance norm": lambda x, m, v: F.instance_norm(x.t()[None], m, v),
+    "evaluated": lambda x, m, v: F.batch_norm(x, m, v),
+    "lists": lambda x, m, v: (torch._foreach_mul_([m, v], 2), torch._foreach_addcmul_([m], [v], [v])),
+    "a list": lambda x, m, v: torch._foreach_add_([x, m, v], 1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("write", SILENT.values(), ids=SILENT)
+def test_what_eager_does_not_count(write, dynamic):
+    def counts(call):
+        for rows in (4, 4, 5):
+            given = torch.arange(rows * 3.0).view(rows, 3), torch.zeros(3), torch.ones(3)
+            call(*given)
+            yield [t._version for t in given]
+
+    assert list(counts(opmill.compile(write, dynamic=dynamic))) == list(counts(write))
+
+
+MODULES = {
+    "batch norm": lambda: nn.BatchNorm1d(3),
+    "averages": lambda: nn.BatchNorm1d(3, momentum=None),
+    "in float64": lambda: nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.ReLU(True), nn.BatchNorm1d(3)).double(),
+    "spectral": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)),
+    "dropout": lambda: nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5, inplace=True), nn.BatchNorm1d(3)),
+    "instance norm": lambda: nn.Sequential(
+        nn.Unflatten(1, (3, 1)), nn.Flatten(), nn.Unflatten(0, (1, -1)), nn.InstanceNorm1d(4, track_running_stats=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
+def test_modules_count_as_in_eager(make, train):
+    def counts(compiled):
+        torch.manual_seed(0)
+        module = make().train(train)
+        call = opmill.compile(module) if compiled else module
+        for _ in range(3):
+            x = torch.randn(4, 3, dtype=next(iter(module.state_dict().values())).dtype)
+            result = call(x).sum()
+            yield [t._version for t in (*module.parameters(), *module.buffers(), x)]
+            if result.requires_grad:
+                result.backward()
+                yield [t._version for t in (*module.parameters(), *module.buffers())]
+
+    assert list(counts(True)) == list(counts(False))
+
+
+def test_statistics_that_an_eager_graph_has_saved():
+    module = nn.BatchNorm1d(3)
+    x = torch.randn(4, 3, requires_grad=True)
+    loss = module(x).sum()
+    opmill.compile(module)(x)
+    loss.backward()
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p),
+    "amsgrad": lambda p: torch.optim.Adam(p, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p),
+    "adagrad": lambda p: torch.optim.Adagrad(p),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, momentum=0.9),
+    "centered": lambda p: torch.optim.RMSprop(p, centered=True),
+    "adadelta": lambda p: torch.optim.Adadelta(p),
+    "adamax": lambda p: torch.optim.Adamax(p),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_steps_count_as_in_eager(make):
+    pytest.importorskip("opmill_kernel_gen_cpp")
+
+    def counts(compiled):
+        parameters = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 2))]
+        optimizer = make(parameters)
+        step = opmill.compile(optimizer.step) if compiled else optimizer.step
+        for k in range(3):
+            for p in parameters:
+                p.grad = torch.full_like(p, k + 1.0)
+            step()
+            state = [optimizer.state[p] for p in parameters]
+            yield [p._version for p in parameters], [{n: t._version for n, t in each.items() if torch.is_tensor(t)} for each in state]
+
+    assert list(counts(True)) == list(counts(False))

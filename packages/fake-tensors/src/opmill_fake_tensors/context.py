@@ -350,6 +350,8 @@ class FakeContext(TorchDispatchMode):
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
         if op.writes:
+            if op.counts_lists:
+                torch.autograd.graph.increment_version(list(call.written(op, args, kwargs)))
             after = known.after_writing(op, args, kwargs) if call.constants and not symbolic else None
             call.forget_written(op, args, kwargs)
             if after is not None:

@@ -69,6 +69,8 @@ class Operator:
         tags = getattr(func, "tags", ())
         mutable = schema.is_mutable and self.packet not in _METADATA_ONLY
         self.writes: tuple[str, ...] = tuple(a.name for a in schema.arguments if a.is_write) if mutable else ()
+        self.counts_lists = bool(self.writes) and self.base_name.startswith("_foreach_")
+        """Whether its kernels count writes of the tensors in a list: nothing above them does."""
         self.positions: dict[str, int] = {a.name: i for i, a in enumerate(schema.arguments)}
         self.aliases = any(a.alias_info is not None for a in schema.arguments) or any(r.alias_info is not None for r in schema.returns)
         self.gives_views = torch.Tag.inplace_view in tags or (self.aliases and not self.writes)

@@ -26,6 +26,10 @@ def memory(fake: torch.Tensor) -> int:
         return id(fake)
 
 
+#: Functions whose results may be views of their one tensor.
+VIEWS = frozenset("getitem view reshape detach squeeze unsqueeze flatten narrow select alias as_strided".split())
+
+
 class Writes:
     """How many steps of a graph wrote to a memory, also through what counts its writes apart."""
 
@@ -39,10 +43,37 @@ class Writes:
         return self._steps[memory(fake)]
 
 
+#: Functions that write running statistics without a count, and at which positions they take them.
+SILENT: dict[object, tuple[int, int]] = {
+    torch.nn.functional.batch_norm: (1, 2),
+    torch.nn.functional.instance_norm: (1, 2),
+    torch.batch_norm: (3, 4),
+    torch.instance_norm: (3, 4),
+    torch.native_batch_norm: (3, 4),
+    torch.ops.aten.native_batch_norm.default: (3, 4),
+}
+STATISTICS = ("running_mean", "running_var")
+
+
 def uncounted(value: TensorValue) -> bool:
-    """Whether an input of the graph is only written to through its ``data``."""
-    users = value.node.users if value.node is not None else ()
-    return written(value.fake) == 0 and any(user.target is getattr and user.args[1] == "data" for user in users)
+    """Whether an input of the graph is only written to in ways that do not count: through its ``data``, by kernels that say nothing of it."""
+    return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node)
+
+
+def is_silently_written(node: torch.fx.Node) -> bool:
+    """Whether it, or a view of it, is written to without a count."""
+    for user in node.users:
+        name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
+        written_to = [user.args[at] for at in SILENT.get(user.target, ()) if at < len(user.args)]
+        if user.target is getattr and user.args[1] == "data":
+            return True
+        if user.target in SILENT and any(each is node for each in (*written_to, *map(user.kwargs.get, STATISTICS))):
+            return True
+        if name.startswith("_fused_") and name.endswith("_"):
+            return True
+        if name in VIEWS and is_silently_written(user):
+            return True
+    return False
 
 
 def kept(*tensors: torch.Tensor) -> AbstractContextManager[object]:

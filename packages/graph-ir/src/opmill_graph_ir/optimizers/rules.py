@@ -20,23 +20,31 @@ Update = Callable[[Numbers, Numbers, Set[str]], dict[str, "Number"]]
 @dataclass(frozen=True)
 class Rule:
     """``state`` pairs each list that the function of ``torch.optim`` takes with the name that the rule has for its elements; ``numbers``
-    are its hyperparameters, ``switches`` its flags. ``steps``: it counts steps in tensors, ``state_steps``."""
+    are its hyperparameters, ``switches`` its flags. ``steps``: it counts steps in tensors, ``state_steps``; ``twice``: what torch writes
+    in two operations, which autograd's counters of writes tell."""
 
     update: Update
     state: tuple[tuple[str, str], ...]
     numbers: tuple[str, ...]
     switches: tuple[str, ...]
     steps: bool = True
+    twice: tuple[str, ...] = ()
+
+    def written_twice(self, flags: Set[str]) -> tuple[str, ...]:
+        """The names of what torch writes twice where these flags are on."""
+        return (*self.twice, "param") if {"weight_decay", "decoupled_weight_decay"} <= flags else self.twice
 
 
 RULES: dict[str, Rule] = {}
 """By name of the function in ``torch.optim`` (``"adam"``)."""
 
 
-def _rule(name: str, state: str, numbers: str, switches: str, *, steps: bool = True) -> Callable[[Update], Update]:
+def _rule(name: str, state: str, numbers: str, switches: str, *, twice: str = "", steps: bool = True) -> Callable[[Update], Update]:
     def add(update: Update) -> Update:
         pairs = [pair.split(":") for pair in state.split()]
-        RULES[name] = Rule(update, tuple((a, b) for a, b in pairs), tuple(numbers.split()), tuple(switches.split()), steps)
+        RULES[name] = Rule(
+            update, tuple((a, b) for a, b in pairs), tuple(numbers.split()), tuple(switches.split()), steps, tuple(twice.split())
+        )
         return update
 
     return add
@@ -47,7 +55,7 @@ def _gradient(x: Numbers, h: Numbers, flags: Set[str]) -> Number:
     return g + x["param"] * h["weight_decay"] if "weight_decay" in flags and "decoupled_weight_decay" not in flags else g
 
 
-@_rule("sgd", "momentum_buffer_list:momentum", "lr momentum weight_decay dampening", "nesterov maximize", steps=False)
+@_rule("sgd", "momentum_buffer_list:momentum", "lr momentum weight_decay dampening", "nesterov maximize", twice="momentum", steps=False)
 def _sgd(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     g = _gradient(x, h, flags)
     if "momentum" not in flags:
@@ -62,6 +70,7 @@ def _sgd(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     "exp_avgs:mean exp_avg_sqs:square max_exp_avg_sqs:top",
     "lr beta1 beta2 eps weight_decay",
     "amsgrad maximize decoupled_weight_decay",
+    twice="square",
 )
 def _adam(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     g, p = _gradient(x, h, flags), x["param"]
@@ -89,6 +98,7 @@ def _adagrad(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     "square_avgs:square grad_avgs:mean momentum_buffer_list:momentum",
     "lr alpha eps weight_decay momentum",
     "centered maximize",
+    twice="square momentum",
 )
 def _rmsprop(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     g = _gradient(x, h, flags)
@@ -103,7 +113,7 @@ def _rmsprop(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     return {"param": x["param"] - change * h["lr"], **out}
 
 
-@_rule("adadelta", "square_avgs:square acc_deltas:moved", "lr rho eps weight_decay", "maximize")
+@_rule("adadelta", "square_avgs:square acc_deltas:moved", "lr rho eps weight_decay", "maximize", twice="square moved")
 def _adadelta(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     g = _gradient(x, h, flags)
     square = x["square"] * h["rho"] + g * g * (1 - h["rho"])
@@ -112,7 +122,7 @@ def _adadelta(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     return {"param": x["param"] - change * h["lr"], "square": square, "moved": moved}
 
 
-@_rule("adamax", "exp_avgs:mean exp_infs:top", "lr beta1 beta2 eps weight_decay", "maximize")
+@_rule("adamax", "exp_avgs:mean exp_infs:top", "lr beta1 beta2 eps weight_decay", "maximize", twice="top")
 def _adamax(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     g = _gradient(x, h, flags)
     mean = x["mean"] + (g - x["mean"]) * (1 - h["beta1"])

@@ -209,7 +209,8 @@ class _Made:
             except KernelBuildError:
                 ours = []
         self.ours, self.rest = ours, sorted({*range(len(entries))} - {*ours})
-        self.written = [entries[k][n] for k in ours for n in self.names if n != "grad"]
+        twice = site.rule.written_twice(flags)
+        self.twice = [entries[k][n] for k in ours for n in self.names if n in twice]
         self.numbers: tuple[float, ...] = ()
         self.buffer = torch.empty(0, dtype=torch.float64)
 
@@ -232,7 +233,7 @@ class _Made:
             columns = list(zip(*(lists[n] for n in self.names), strict=True))
             chosen = columns if not self.rest else [columns[k] for k in self.ours]
             self.update(self.buffer, *chain.from_iterable(chosen))
-            torch.autograd.graph.increment_version(self.written)
+            torch.autograd.graph.increment_version(self.twice)  # kernels have counted once
             if self.outside:
                 torch._foreach_add_(self.counts, 1.0)
         if self.rest:
