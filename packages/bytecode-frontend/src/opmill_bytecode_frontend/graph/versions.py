@@ -56,7 +56,7 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def uncounted(value: TensorValue) -> bool:
-    """Whether an input of the graph is only written to in ways that do not count: through its ``data``, by kernels that say nothing of it."""
+    """Whether an input of the graph is only written to without a count: through its ``data``, by kernels that say nothing."""
     return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node)
 
 
