@@ -39,7 +39,7 @@ from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
 from .graph.switches import autocast_nesting, in_dual_level, switched, switches
-from .graph.undoing import Undoing, copied
+from .graph.undoing import Undoing, copied, writes_in_parts
 from .graph.versions import count, kept, uncounted, versions, written
 from .interpretation.frame import Frame, refuse_module_code
 from .interpretation.machine import BreakHere, Interpreter
@@ -308,7 +308,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
         if kept or recorder.context.drawn:
             caught = any(node.meta.get("caught") for node in gm.graph.nodes)
-            graph = Undoing(graph, recorder.context.drawn, kept, handle, caught)
+            graph = Undoing(graph, recorder.context.drawn, kept, handle, caught, writes_in_parts(gm.graph))
         r.constants.table["_graph"] = graph
         if ended.result is not None and handle.plain is not None and all(map(is_read, recorder.inputs)):
             sources = [value.source for value in recorder.inputs]

@@ -203,7 +203,7 @@ def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: object) -
     left, right = [r.expr(v) for v in frame.stack[-2:]]
     result = r.temporary("_r")
     if ins.argval in BINARY_OPS:
-        return Native([f"{result} = {left} {ins.argval} {right}"], 2, [result])
+        return Native([f"{result} = ({left}) {ins.argval} {right}"], 2, [result])
     return Native([f"{result} = {left}", f"{result} {ins.argval} {right}"], 2, [result])
 
 

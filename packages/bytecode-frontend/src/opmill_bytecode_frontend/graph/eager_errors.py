@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -20,6 +21,9 @@ _BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, get
 _OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)")
 #: Elements of the largest tensor that is made for it.
 LARGEST = 1 << 22
+
+
+NUMBERS: Any = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def refuse_types(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -46,7 +50,7 @@ def asked_of_eager(function: Callable[..., object], args: Sequence[object], kwar
     if not computes(function):
         return True, None
     try:
-        given, named = pytree.tree_map_only((torch.Tensor, torch.Generator), stand_in, (list(args), dict(kwargs)))
+        given, named = pytree.tree_map_only((torch.Tensor, torch.Generator, *NUMBERS), stand_in, (list(args), dict(kwargs)))
     except NotAskable:
         return False, None
     try:
@@ -58,7 +62,7 @@ def asked_of_eager(function: Callable[..., object], args: Sequence[object], kwar
 
 
 class NotAskable(Exception):
-    """A tensor of sizes that only data tell, of another device, or too large."""
+    """A number, or a tensor of sizes, that only data tell, a tensor of another device, or too large."""
 
 
 def computes(function: object) -> bool:
@@ -71,8 +75,12 @@ def computes(function: object) -> bool:
     )
 
 
-def stand_in(value: torch.Tensor) -> object:
-    """For a fake zeros; a generator of random numbers that goes on by itself."""
+def stand_in(value: Any) -> object:
+    """For a fake zeros; a generator of random numbers that goes on by itself; the number that a symbolic one is in this call."""
+    if isinstance(value, tuple(NUMBERS)):
+        if not value.node.has_hint():
+            raise NotAskable
+        return NUMBERS[type(value)](value)
     return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)
 
 

@@ -408,11 +408,11 @@ class Recorder:
         except Exception as exc:
             failure = exc.with_traceback(None)  # which knows this frame, and that its caller: nobody would let go of the program's values
         # outside of the handler: what eager raises has no context but the program's
-        self.refused_write = self.refused_write or said_by_autograd(failure)
-        asked, real = (False, None) if said_by_autograd(failure) else asked_of_eager(function, args, kwargs)
-        if asked and real is None:
+        self.refused_write |= (said := said_by_autograd(failure))
+        asked, real = (False, None) if said else asked_of_eager(function, args, kwargs)
+        if real is None and (asked or (self.numbers.late and not said)):  # sizes that nobody knows yet may be what fails
             raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
-        failure = real.with_traceback(None) if real else failure
+        failure = real or failure
         failure.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in failure.args)
         vm.throw_real(failure)
 

@@ -14,22 +14,28 @@ import torch
 from msgspec import Struct
 
 from .chance_states import put_back
-from .failing import Failing, is_counted_write, is_harmless
-from .versions import versions
+from .failing import Failing, is_counted_write, is_harmless, name_of
+from .versions import SILENT, is_silently_written, versions
 
 #: Bytes that are copied at each call without being asked why.
 LARGEST = 1 << 20
+#: Operations that may have written a part when data make them raise. Torch counts what was written to the end.
+IN_PARTS = frozenset(
+    "setitem index_put_ index_add_ index_copy_ index_fill_ index_reduce_ put_ scatter_ scatter_add_ scatter_reduce_ masked_scatter_".split()
+)
 
 
 class Undoing(Struct, eq=False):
     """Runs ``graph``. ``drawn``: devices and generators that it takes random numbers from; ``written``: positions of inputs that are copied
-    before; ``failing``: says whether the function runs in its place; ``caught``: whether the program may handle what the graph raises."""
+    before; ``failing``: says whether the function runs in its place; ``caught``: whether the program may handle what the graph raises;
+    ``parts``: whether it may have written to a tensor that does not count it."""
 
     graph: Callable[..., object]
     drawn: Sequence[torch.Generator | torch.device]
     written: Sequence[int]
     failing: Failing
     caught: bool
+    parts: bool = False
     always: Sequence[torch.Generator] = ()
     """The generators, where these are the same in each call."""
 
@@ -65,23 +71,33 @@ class Undoing(Struct, eq=False):
 
     def _kept(self, tensors: Sequence[torch.Tensor]) -> list[Copy]:
         whole = self.caught or sum(tensor.nbytes for tensor in tensors) <= LARGEST
-        return [Copy(tensor, whole) for tensor in tensors]
+        return [Copy(tensor, whole, self.parts) for tensor in tensors]
 
 
 class Copy:
-    """How often a tensor was written, and what it holds, where that is kept."""
+    """How often a tensor was written, and what it holds, where that is kept. ``parts``: it may be written where that says nothing."""
 
-    def __init__(self, tensor: torch.Tensor, whole: bool) -> None:
-        self.tensor, self.version = tensor, versions(tensor)
+    def __init__(self, tensor: torch.Tensor, whole: bool, parts: bool) -> None:
+        self.tensor, self.version, self.parts = tensor, versions(tensor), parts
         self.data = tensor.detach().clone() if whole else None
 
     def can_be_put_back(self) -> bool:
-        return self.data is not None or versions(self.tensor) == self.version
+        return self.data is not None or not self.changed()
+
+    def changed(self) -> bool:
+        return self.parts or versions(self.tensor) != self.version
 
     def put_back(self) -> None:
-        if self.data is not None and versions(self.tensor) != self.version:
+        if self.data is not None and self.changed():
             self.tensor.detach().copy_(self.data)
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
+
+
+def writes_in_parts(graph: torch.fx.Graph) -> bool:
+    """Whether a step of the graph may raise when it has written a part, or writes without a count."""
+    return any(
+        name_of(node) in IN_PARTS or node.target in SILENT or (node.target is getattr and node.args[1] == "data") for node in graph.nodes
+    )
 
 
 def generators(drawn: Sequence[torch.Generator | torch.device]) -> list[torch.Generator]:
@@ -103,12 +119,24 @@ def generators(drawn: Sequence[torch.Generator | torch.device]) -> list[torch.Ge
 def copied(graph: torch.fx.Graph, inputs: Sequence[Any], outside: Sequence[torch.Tensor]) -> list[int]:
     """Positions of the inputs that a graph writes to, where writing them again from a copy is all that it takes to begin anew. ``inputs``:
     what is tracked for each; ``outside``: what stands for tensors that are not the graph's own."""
-    if not all(is_harmless(node) or is_counted_write(node) for node in graph.nodes):
+    if not all(is_harmless(node) or is_counted_write(node) or node.target in SILENT for node in graph.nodes):
         return []
-    if any(node.target is getattr and node.args[1] == "data" for node in graph.nodes) or any(fake.is_inference() for fake in outside):
+    if any(fake.is_inference() for fake in outside):
         return []
-    at = [i for i, value in enumerate(inputs) if isinstance(getattr(value, "obj", None), torch.Tensor) and value.fake._version]
-    return [] if any(inputs[i].obj.requires_grad or inputs[i].fake.requires_grad for i in at) else at
+    at = [
+        i
+        for i, value in enumerate(inputs)
+        if isinstance(getattr(value, "obj", None), torch.Tensor)
+        and (value.fake._version or (value.node is not None and is_silently_written(value.node)))
+    ]
+    return at if all(has_its_history(inputs[i]) for i in at) else []
 
 
-__all__ = ["Undoing", "copied"]
+def has_its_history(value: Any) -> bool:
+    """Whether autograd knows of a written tensor behind the graph what it knew before: nothing, or that gradients are summed up in it."""
+    if not (value.obj.requires_grad or value.fake.requires_grad):
+        return True
+    return bool(value.obj.requires_grad and value.obj.is_leaf and value.fake.requires_grad and value.fake.is_leaf)
+
+
+__all__ = ["Undoing", "copied", "writes_in_parts"]

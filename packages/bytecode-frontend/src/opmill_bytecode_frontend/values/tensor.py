@@ -254,6 +254,8 @@ class TensorValue(Value):
             return vm.recorder.call_function(vm, torch.ops.aten.index.Tensor, [self, ListValue(list(indices))], {})
         if name in OPERATORS and not kwargs:
             function, swapped = OPERATORS[name]
+            if swapped and function is operator.pow:
+                function = torch.pow  # what a graph writes as an operator raises -1 ** x to a power first
             return vm.recorder.call_function(vm, function, [*args, self] if swapped else [self, *args], {})
         if name == "__setitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
             vm.recorder.call_function(vm, operator.setitem, [selected(vm, self, *parts), ConstantValue(...), args[1]], {})

@@ -173,6 +173,7 @@ def _call_module(module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str,
 def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> AtenGraph:
     """The recorded graph with its outputs and mutations said."""
     graph = recorder.state.graph
+    graph.sizes = recorder.sizes  # also where nothing came behind the operator that made one known
     items = result if isinstance(result, (list, tuple)) else (result,)
     bases = {id(t.base): t.base for _, t in recorder.state.tracks.values()}
     for base in bases.values():

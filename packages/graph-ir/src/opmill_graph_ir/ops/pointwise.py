@@ -177,8 +177,8 @@ def _pow_scalar(x: Expr, y: Expr) -> Expr:
 
 @ROWS.pointwise("pow.Tensor_Scalar")
 def _pow_number(ctx: Context, node: Node, x: View, exponent: Any) -> Any:
-    """Negative powers of whole numbers are an error, and eager's to raise."""
-    if ctx.metas[node.results[0] or ""].dtype in INTEGERS and isinstance(exponent, int) and exponent < 0:
+    """Negative powers of whole numbers are an error, and eager's to raise; a size that only data tell may be one."""
+    if ctx.metas[node.results[0] or ""].dtype in INTEGERS and not (isinstance(exponent, int) and exponent >= 0):
         return NotImplemented
     return _pow_scalar(ctx, node, x, exponent)
 
