@@ -55,7 +55,7 @@ def is_suspended(obj: object) -> bool:
     return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
 
 
-def ends_when_dropped(obj: Any, depth: int = 4) -> bool:
+def ends_when_dropped(obj: object, depth: int = 4) -> bool:
     """Whether something runs when nobody has an iterator any more: the end of a try or with block of a generator, or what the end of
     an object is told to."""
     kind = type(obj)
@@ -69,7 +69,7 @@ def ends_when_dropped(obj: Any, depth: int = 4) -> bool:
     return depth > 0 and any(ends_when_dropped(each, depth - 1) for each in gc.get_referents(obj))
 
 
-def is_guarded(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+def is_guarded(generator: types.GeneratorType[object, object, object]) -> bool:
     """Whether a suspended generator is in a try or with block that does something when it is closed."""
     frame, code = generator.gi_frame, generator.gi_code
     instructions = decode(code).instructions

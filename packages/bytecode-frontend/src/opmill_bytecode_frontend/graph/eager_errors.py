@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -23,7 +22,7 @@ _OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)"
 LARGEST = 1 << 22
 
 
-NUMBERS: Any = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+NUMBERS: dict[type, Callable[[object], object]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}  # type: ignore[dict-item]
 
 
 def refuse_types(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -75,13 +74,13 @@ def computes(function: object) -> bool:
     )
 
 
-def stand_in(value: Any) -> object:
+def stand_in(value: torch.Tensor | torch.Generator | torch.SymInt) -> object:
     """For a fake zeros; a generator of random numbers that goes on by itself; the number that a symbolic one is in this call."""
     if isinstance(value, tuple(NUMBERS)):
         if not value.node.has_hint():
             raise NotAskable
         return NUMBERS[type(value)](value)
-    return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)
+    return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)  # type: ignore[arg-type]
 
 
 def zeros(fake: torch.Tensor) -> torch.Tensor:

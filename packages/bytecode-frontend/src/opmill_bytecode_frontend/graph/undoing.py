@@ -8,7 +8,7 @@ function changes besides tensors, which comes after its graph, has not been done
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
@@ -16,6 +16,9 @@ from msgspec import Struct
 from .chance_states import put_back
 from .failing import Failing, is_counted_write, is_harmless, name_of
 from .versions import SILENT, is_silently_written, versions
+
+if TYPE_CHECKING:
+    from ..values.tensor import TensorValue
 
 #: Bytes that are copied at each call without being asked why.
 LARGEST = 1 << 20
@@ -132,11 +135,11 @@ def copied(graph: torch.fx.Graph, inputs: Sequence[Any], outside: Sequence[torch
     return at if all(has_its_history(inputs[i]) for i in at) else []
 
 
-def has_its_history(value: Any) -> bool:
+def has_its_history(value: TensorValue) -> bool:
     """Whether autograd knows of a written tensor behind the graph what it knew before: nothing, or that gradients are summed up in it."""
     if not (value.obj.requires_grad or value.fake.requires_grad):
         return True
-    return bool(value.obj.requires_grad and value.obj.is_leaf and value.fake.requires_grad and value.fake.is_leaf)
+    return value.obj.requires_grad and value.obj.is_leaf and value.fake.requires_grad and value.fake.is_leaf
 
 
 __all__ = ["Undoing", "copied", "writes_in_parts"]

@@ -9,6 +9,7 @@ import torch
 
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.raising import raises_for_content
+from opmill_fake_tensors.symbols import Index
 
 from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
 
@@ -115,4 +116,6 @@ def must_run(node: Node, graph: AtenGraph) -> bool:
     if op.writes or op.exchanges or not node.results or node.binds or torch.Tag.nondeterministic_seeded in node.func.tags:
         return True
     dtype = next((graph.metas[r].dtype for r in node.results if r), "")
+    if op.packet == "aten::pow" and "int" in dtype and len(node.args) > 1 and isinstance(node.args[1], Index):
+        return True  # of a number that data tell, which may be negative
     return raises_for_content(op.packet, dtype, len(node.args) > 1 and isinstance(node.args[1], Value))

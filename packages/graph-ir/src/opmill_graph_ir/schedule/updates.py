@@ -13,6 +13,7 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..lowered import BufferArg, BufferInfo, Extern, Read
+from .effects import may_raise
 from .loop import Loop, Program, Statement, reads_of, writes_of
 from .rewrite import Rewriter
 
@@ -20,9 +21,7 @@ from .rewrite import Rewriter
 def update_in_place(program: Program) -> None:
     """Leaves out the copies of inputs that are written back, where the order of the program stays right. On processors only where nothing
     is checked: inputs are as they were when an error is raised."""
-    if any(isinstance(s, Loop) and s.checks for s in program.statements) and any(
-        not traits_of(b.device).asynchronous for b in program.buffers.values()
-    ):
+    if any(map(may_raise, program.statements)) and any(not traits_of(b.device).asynchronous for b in program.buffers.values()):
         return
     copies = [k for k, s in enumerate(program.statements) if _copy_of(s, program) is not None]
     for number in copies:
