@@ -267,9 +267,9 @@ def test_what_a_backend_wrote_is_undone_where_that_is_seen(fn, rows, monkeypatch
     copied = []
 
     class Counted(undoing.Copy):
-        def __init__(self, tensor, whole):
+        def __init__(self, tensor, whole, parts):
             copied.append(whole)
-            super().__init__(tensor, whole)
+            super().__init__(tensor, whole, parts)
 
     monkeypatch.setattr(undoing, "Copy", Counted)
     compiled = capture(fn, lambda gm, example_inputs: gm.forward)

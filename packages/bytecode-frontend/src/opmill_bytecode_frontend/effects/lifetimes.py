@@ -59,7 +59,7 @@ def ends_when_dropped(obj: object, depth: int = 4) -> bool:
     """Whether something runs when nobody has an iterator any more: the end of a try or with block of a generator, or what the end of
     an object is told to."""
     kind = type(obj)
-    if kind is types.GeneratorType:
+    if isinstance(obj, types.GeneratorType):
         if not is_suspended(obj):
             return False
         if is_guarded(obj):
@@ -71,8 +71,9 @@ def ends_when_dropped(obj: object, depth: int = 4) -> bool:
 
 def is_guarded(generator: types.GeneratorType[object, object, object]) -> bool:
     """Whether a suspended generator is in a try or with block that does something when it is closed."""
-    frame, code = generator.gi_frame, generator.gi_code
-    instructions = decode(code).instructions
+    frame, instructions = generator.gi_frame, decode(generator.gi_code).instructions
+    if frame is None:
+        return False
     handler = next((ins.handler for ins in instructions if ins.offset == frame.f_lasti), None)
     if handler is None or handler.target.opname == "CALL_INTRINSIC_1":
         return False

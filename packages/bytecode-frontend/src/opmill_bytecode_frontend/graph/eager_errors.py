@@ -76,8 +76,8 @@ def computes(function: object) -> bool:
 
 def stand_in(value: torch.Tensor | torch.Generator | torch.SymInt) -> object:
     """For a fake zeros; a generator of random numbers that goes on by itself; the number that a symbolic one is in this call."""
-    if isinstance(value, tuple(NUMBERS)):
-        if not value.node.has_hint():
+    if type(value) in NUMBERS:
+        if not value.node.has_hint():  # type: ignore[union-attr]
             raise NotAskable
         return NUMBERS[type(value)](value)
     return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)  # type: ignore[arg-type]

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 #: Bytes that are copied at each call without being asked why.
 LARGEST = 1 << 20
-#: Operations that may have written a part when data make them raise. Torch counts what was written to the end.
-IN_PARTS = frozenset(
-    "setitem index_put_ index_add_ index_copy_ index_fill_ index_reduce_ put_ scatter_ scatter_add_ scatter_reduce_ masked_scatter_".split()
-)
+#: Operations that may have added a part when data make them raise, which torch does not count: adding again is another thing.
+IN_PARTS = frozenset("index_add_ index_reduce_ index_put_ put_ scatter_add_ scatter_reduce_".split())
 
 
 class Undoing(Struct, eq=False):
@@ -85,13 +83,10 @@ class Copy:
         self.data = tensor.detach().clone() if whole else None
 
     def can_be_put_back(self) -> bool:
-        return self.data is not None or not self.changed()
-
-    def changed(self) -> bool:
-        return self.parts or versions(self.tensor) != self.version
+        return self.data is not None or (versions(self.tensor) == self.version and not self.parts)
 
     def put_back(self) -> None:
-        if self.data is not None and self.changed():
+        if self.data is not None:  # also where nothing was counted: a part may have been written
             self.tensor.detach().copy_(self.data)
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
 

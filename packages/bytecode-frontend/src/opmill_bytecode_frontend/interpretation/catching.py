@@ -107,7 +107,7 @@ def held(owner: object, name: str) -> object:
     """An attribute as modules and classes hold it. Nothing else is asked: it may be the program that answers."""
     if type(owner) is types.ModuleType:
         return vars(owner).get(name, UNKNOWN)
-    return find_in_mro(owner.__mro__, name)[1] if issubclass(type(owner), type) else UNKNOWN
+    return find_in_mro(vars(type)["__mro__"].__get__(owner), name)[1] if issubclass(type(owner), type) else UNKNOWN
 
 
 def _is_torchs(frame: Frame, handler: ExceptionHandler) -> bool:
