@@ -83,3 +83,40 @@ def test_the_first_call_of_a_model_that_is_asked_for_hidden_states():
         assert len(first.breaks) <= 5
         found = told(lambda ids: model(ids, output_hidden_states=True).hidden_states, ids)
     assert len(found.graphs) == 1 and not found.breaks and not found.reasons
+
+
+#: Of torch.compile (torch 2.13) each has so many: LoHa 2, LoKr, VBLoRA and Shira 3.
+ADAPTERS = {
+    "LoHaConfig": (2, {"r": 2, "module_dropout": 0.1}),
+    "LoKrConfig": (3, {"r": 2, "module_dropout": 0.1}),
+    "VBLoRAConfig": (3, {"r": 2, "num_vectors": 8, "vector_length": 4, "topk": 2}),
+    "ShiraConfig": (3, {"r": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.filterwarnings("ignore")
+def test_adapters_that_ask_data_end_few_graphs(kind):
+    allow_torchvision()
+    peft = pytest.importorskip("peft")
+    most, settings = ADAPTERS[kind]
+    torch.manual_seed(0)
+    base = torch.nn.Sequential()
+    for name, layer in (("one", torch.nn.Linear(8, 8)), ("act", torch.nn.ReLU()), ("two", torch.nn.Linear(8, 8))):
+        base.add_module(name, layer)
+    model = peft.get_peft_model(base, getattr(peft, kind)(target_modules=["one", "two"], **settings)).train()
+
+    def step(x):
+        return model(x * 2) + 1
+
+    breaks = []
+    compiled = opmill.explain(opmill.compile(step, backend="eager"))
+    for turn in range(4):
+        x = torch.randn(2, 8)
+        torch.manual_seed(turn)
+        want = step(x), torch.get_rng_state()
+        torch.manual_seed(turn)
+        found = compiled(x)
+        torch.testing.assert_close((found.result, torch.get_rng_state()), want)
+        breaks = breaks or [str(each) for each in found.breaks]
+    assert len(breaks) <= most, breaks

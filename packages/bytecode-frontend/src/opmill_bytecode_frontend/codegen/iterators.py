@@ -37,7 +37,7 @@ def generator(r: Rebuilder, value: GeneratorValue) -> str:
 
 def begun(function: Callable[..., Generator[object, object, object]], *args: object) -> object:
     """A generator that has come to its first yield."""
-    made = function(*args)
+    made = function(*args, (function, *args))
     next(made)
     return made
 

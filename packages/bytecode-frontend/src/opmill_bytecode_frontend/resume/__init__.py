@@ -3,6 +3,9 @@
 from .leave import emit_leave as emit_leave
 from .leave import leave_at as leave_at
 from .leave import split as split
+from .make import ASK as ASK
+from .make import END as END
+from .make import STATE as STATE
 from .make import Parameter as Parameter
 from .make import ParameterKind as ParameterKind
 from .make import Resume as Resume

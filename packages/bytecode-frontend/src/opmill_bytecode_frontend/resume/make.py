@@ -48,6 +48,12 @@ class ParameterKind(Enum):
     """The exception to raise where the original function was."""
 
 
+ASK, END = (type(f"_{name}", (), {"__repr__": lambda self, name=name: name})() for name in ("ASK", "END"))
+"""What is sent to a generator that a resume function has made, and that is still where it began: it yields what it was made of, or
+returns, and runs no more of the program."""
+STATE = ".state"
+"""The variable that holds what such a generator was made of, until it goes on: the last parameter."""
+
 _PASSED = {StackKind.VALUE: ParameterKind.STACK, StackKind.PREVIOUS: ParameterKind.HANDLED}
 
 
@@ -93,7 +99,8 @@ def make_resume(
     parameters, but for those to ``keep``. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value,
     exceptions being handled are handled again. With ``raising``, the code does not run ``at`` but raises its last argument there, for
     instructions whose exceptions are handled in the function: the handlers then run in the resume function.
-    A generator goes on at a YIELD_VALUE only: what the function then makes is a generator that yields there first.
+    A generator goes on at a YIELD_VALUE only: what the function then makes is a generator that yields there first. One more argument is
+    what that generator gives when it is asked (``ASK``).
     ``parent`` is the Resume that ``program`` was decoded from, if any, so that ``offsets`` reach the very original.
 
     Raises Unsupported: FE101 coroutines, and generators elsewhere, FE102 a stack that is not known, FE103 a variable that may or may not
@@ -226,9 +233,9 @@ def _build(
         qualname=program.qualname,
         filename=program.filename,
         firstlineno=program.firstlineno,
-        argcount=len(parameters),
+        argcount=len(parameters) + program.is_generator,
         flags=program.flags & ~_DROPPED_FLAGS,
-        varnames=[parameter.name for parameter in parameters],
+        varnames=[*(parameter.name for parameter in parameters), *([STATE] if program.is_generator else [])],
         cellvars=[name for name in program.cellvars if name in used or name in variables],
         # All free variables stay: super() looks for __class__ among them.
         freevars=list(program.freevars),
@@ -243,6 +250,8 @@ def _build(
         emitter.handler = type(at.handler)(copies[at.handler.target], at.handler.depth, at.handler.lasti)
         emitter.reraise()
         resumed = emitter.instructions[-1]
+    elif program.is_generator:
+        resumed = _suspended(emitter, program, at, copies, len(kinds) - 1)
     else:
         resumed = copies[target]
         if body[0] is not resumed:
@@ -262,6 +271,36 @@ def _build(
         tuple(kinds),
         {now: then for now, then in offsets.items() if then is not None},
     )
+
+
+def _suspended(emitter: Emitter, program: Program, at: Instruction, copies: dict[Instruction, Instruction], depth: int) -> Instruction:
+    """Yields what is on the stack, as ``at`` does, until the generator is to go on; ``depth``: how many values are below."""
+    place = program.instructions.index(at)
+    emitter.handler = copies[at].handler
+    first, going_on, not_asked = emitter.emit(at.opname, at.argval), emitter.label(), emitter.label()
+    emitter.emit("RESUME", program.instructions[place + 1].argval)
+    emitter.copy(1)
+    emitter.pop_jump_if("none", going_on)
+    emitter.copy(1)
+    emitter.load_const(ASK)
+    emitter.is_op()
+    emitter.pop_jump_if("false", not_asked)
+    emitter.pop_top()
+    emitter.load_fast(STATE)
+    emitter.jump(first)
+    emitter.place(not_asked)
+    emitter.copy(1)
+    emitter.load_const(END)
+    emitter.is_op()
+    emitter.pop_jump_if("false", going_on)
+    for _ in range(depth + 1):
+        emitter.store_fast(".left")
+    emitter.load_const(None)
+    emitter.return_value()
+    emitter.place(going_on)
+    emitter.delete_fast(STATE)
+    emitter.jump(copies[program.instructions[place + 2]])
+    return first
 
 
 class _Lasti:

@@ -11,6 +11,7 @@ from opmill_guards.source import Ahead, Inside, Local
 
 from .base import Lazy, Machine, Value
 from .constant import ConstantValue
+from .continued import ContinuedGenerator, is_continued
 from .iterators import STOP, ExternalIterator
 from .sequence import TupleValue
 
@@ -149,6 +150,8 @@ LOOPED = (*SEQUENCE_ITERATORS, *TABLE_ITERATORS)
 
 def iterator_kind(obj: object, source: object) -> type[ExternalIterator]:
     """Which of them an iterator of before is: some lie on the stack of code that goes on behind a graph."""
+    if is_continued(obj):
+        return ContinuedGenerator
     if type(source) is not Local or not source.name.startswith(".stack"):
         return ExternalIterator
     return LoopIterator if type(obj) in LOOPED else ComposedIterator if type(obj) in COMPOSED else ExternalIterator

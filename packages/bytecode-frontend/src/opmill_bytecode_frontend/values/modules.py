@@ -99,8 +99,9 @@ class ModuleValue(ObjectValue):
         self.path = InstanceDict(source)
         self.tables = {store: Item(self.path, store) for store in STORES}
         mro = self.cls.__mro__
-        plain = find_in_mro(mro, "__getattribute__")[0] is object and find_in_mro(mro, "__getattr__")[0] is torch.nn.Module
-        self.reads_plainly = plain
+        self.finds_methods = find_in_mro(mro, "__getattribute__")[0] is object
+        """Whether what its class has is found before anything is asked."""
+        self.reads_plainly = self.finds_methods and find_in_mro(mro, "__getattr__")[0] is torch.nn.Module
         """Whether attributes are found as ``torch.nn.Module`` finds them."""
         self.assumes_hooks = False
         """Whether its hooks matter: a module whose ``forward`` alone was read may have any."""
@@ -234,7 +235,7 @@ class ModuleValue(ObjectValue):
             return None
         if not self.goes_to_forward():
             return torch.nn.Module._call_impl
-        if not self.reads_plainly:
+        if not self.finds_methods:
             return None
         forward = find_in_mro(mro, "forward")[1]
         return forward if type(forward) is types.FunctionType and "forward" not in self.obj.__dict__ and self._attrs is None else None
