@@ -79,27 +79,6 @@ def test_torch_compiles_around_what_opmill_compiled(dynamic: bool) -> None:
     assert backend.count == 1
 
 
-class Model(nn.Module):
-    def __init__(self, make: Callable[[nn.Module], nn.Module]) -> None:
-        super().__init__()
-        self.layer = make(nn.Linear(3, 3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x).relu()
-
-
-def test_torch_compiles_around_a_module_that_opmill_compiled() -> None:
-    model, x = Model(opmill.compile), torch.randn(2, 3)
-    want = model.layer(x).relu()
-    torch.testing.assert_close(torch.compile(model, backend="eager")(x), want)
-
-
-def test_export_of_a_model_with_a_compiled_part() -> None:
-    model, x = Model(opmill.compile), torch.randn(2, 3)
-    exported = torch.export.export(model, (x,), strict=False)
-    torch.testing.assert_close(exported.module()(x), model.layer(x).relu())
-
-
 def test_export_of_a_model_that_calls_compiled_functions_and_methods() -> None:
     inner, x = opmill.compile(double, backend="eager"), torch.randn(2, 3)
 
@@ -118,3 +97,43 @@ def test_export_of_a_model_that_calls_compiled_functions_and_methods() -> None:
     torch.testing.assert_close(model(x), want)
     torch.testing.assert_close(torch.export.export(model, (x,), strict=True).module()(x), want)
     torch.testing.assert_close(torch.compile(model, backend="eager", fullgraph=True)(x), want)
+
+
+class Around(nn.Module):
+    """A module that has one that was compiled, and state of its own."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x + 1) * self.scale
+
+
+def test_torch_compiles_around_a_module_that_opmill_compiled() -> None:
+    torch.manual_seed(0)
+    plain, backend = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.ReLU()).eval(), Graphs()
+    inner, outside = opmill.compile(plain, backend=backend), Graphs()
+    for program, expected in (
+        (lambda x: inner(x) - 1, lambda x: plain(x) - 1),
+        (Around(inner), Around(plain)),
+    ):
+        outer = torch.compile(program, backend=outside, fullgraph=True)
+        for size in (2, 2, 5):
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(outer(x), expected(x))
+    assert outside.count and not backend.count
+    torch.testing.assert_close(inner(x), plain(x))
+    torch.testing.assert_close(inner.__call__(x), plain(x))
+    torch.testing.assert_close(type(inner).__call__(inner, x), plain(x))
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_torch_exports_a_module_that_opmill_compiled(strict: bool) -> None:
+    plain, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3)
+    for module, expected in ((opmill.compile(plain), plain), (Around(opmill.compile(plain)), Around(plain))):
+        exported = torch.export.export(module, (x,), strict=strict)
+        torch.testing.assert_close(exported.module()(x), expected(x))
+        assert {name.removeprefix("inner.") for name in exported.state_dict} - {"scale"} == {"0.weight", "0.bias"}

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmill_guards import CompiledFunction, GuardSet, TailCall, finish
+from opmill_guards import CompiledFunction, GuardSet, Shown, TailCall, finish
 from opmill_guards.guard import Equals, Predicate, TypeIs
 from opmill_guards.source import Local
 
@@ -340,5 +340,28 @@ def test_tail_calls_are_collected() -> None:
     thing.tail = TailCall(print, thing)
     gone = weakref.ref(thing)
     del thing
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_slot_that_is_shown_as_a_function_is_called_as_what_it_holds() -> None:
+    class Held:
+        __slots__ = ("__call__", "__weakref__")
+
+    def shown(self, *args):
+        raise AssertionError
+
+    slot = Held.__dict__["__call__"]
+    Held.__call__ = Shown(slot, shown)
+    held = Held()
+    with pytest.raises(AttributeError):
+        held.__call__  # noqa: B018
+    held.__call__ = lambda x: x + 1
+    assert held(2) == held.__call__(2) == slot.__get__(held)(2) == 3
+    assert Held.__call__ is shown
+    with pytest.raises(TypeError):
+        Shown(shown, shown)
+    gone = weakref.ref(shown)
+    del Held, held, slot, shown
     gc.collect()
     assert gone() is None

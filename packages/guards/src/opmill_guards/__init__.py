@@ -6,6 +6,7 @@ from .interpreter import refuse_free_threading
 refuse_free_threading()
 
 from ._native import CompiledFunction as CompiledFunction  # noqa: E402
+from ._native import Shown as Shown  # noqa: E402
 from ._native import TailCall as TailCall  # noqa: E402
 from ._native import finish as finish  # noqa: E402
 from .errors import GuardError as GuardError  # noqa: E402

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from opmill_guards import Shown
+
 _SLOTS = ("__call__", "_opmill_original", "_opmill_recompile", "_opmill_forward")
 
 
@@ -85,7 +87,15 @@ def _compiled_class(base: type) -> type:
     if isinstance(getattr(base, "forward", None), FunctionType):
         namespace["forward"] = property(_forward, _set_forward, _delete_forward)
     made: type = type(base)(base.__name__, (base,), namespace)
+    type.__setattr__(made, "__call__", Shown(made.__dict__["__call__"], _called))
     return made
+
+
+def _called(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """What torch.compile and strict export find as the ``__call__`` of the class: they read the module itself as a part of the program."""
+    if torch.compiler.is_dynamo_compiling():
+        return self._opmill_original(*args, **kwargs)
+    return object.__getattribute__(self, "__call__")(*args, **kwargs)
 
 
 def _forward(self: Any) -> Any:

@@ -172,6 +172,9 @@ extern PyTypeObject CompiledFunctionType;
 extern PyTypeObject TailCallType;
 // Makes the calls that a result asks for until one gives something else. Takes the reference; null is passed through.
 PyObject* finish(PyObject* result);
+
+// --- shown.cpp
+extern PyTypeObject ShownType;
 PyObject* finish_given(PyObject* module, PyObject* result);
 
 }  // namespace guards

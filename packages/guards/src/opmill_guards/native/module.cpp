@@ -53,7 +53,7 @@ PyMODINIT_FUNC PyInit__native() {
   PyObject* module = PyModule_Create(&guards::definition);
   if (module == nullptr) { return nullptr; }
   for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleStructureType, &guards::EntryType, &guards::CompiledFunctionType,
-                             &guards::TailCallType, &guards::DirectCallType}) {
+                             &guards::TailCallType, &guards::ShownType, &guards::DirectCallType}) {
     if (PyModule_AddType(module, type) < 0) {
       Py_DECREF(module);
       return nullptr;
