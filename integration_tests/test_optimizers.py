@@ -243,6 +243,34 @@ def test_a_custom_backend_gets_the_arithmetic_of_a_step(name):
     assert graphs and not torch.equal(model[0].weight, before)
 
 
+@pytest.mark.parametrize("name", ["Adadelta", "Adam", "Adamax", "AdamW", "Muon", "NAdam", "RMSprop", "Rprop"])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_the_first_step_has_the_graph_of_all_others(name, fullgraph):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    found, expected = net(), net()
+    expected.load_state_dict(found.state_dict())
+    ours, theirs = (getattr(O, name)([p for p in model.parameters() if p.dim() == 2]) for model in (found, expected))
+
+    def step():
+        ours.step()
+
+    compiled = opmill.compile(step, backend=backend, fullgraph=fullgraph)
+    for _ in range(3):
+        for model in (found, expected):
+            model.zero_grad()
+            loss_of(model).backward()
+        compiled()
+        theirs.step()
+    assert len(graphs) == 1
+    torch.testing.assert_close(found.state_dict(), expected.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
+
+
 def test_a_compiled_step_is_explained():
     model = net()
     optimizer = O.AdamW(model.parameters())

@@ -3,6 +3,8 @@ Python, by the arithmetic that it does where nothing is compiled."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,8 @@ _CLASSES = (
 ).split()
 DECIDING = frozenset("ASGD RAdam SparseAdam Adafactor".split())
 """Those that decide on the count of steps, or on which elements have gradients: no graph has their steps whole."""
+MAKING = frozenset("Adadelta Adam Adamax AdamW Muon NAdam RMSprop Rprop".split())
+"""Those whose first step makes what the others go on with before it does anything else."""
 MANY = 32
 """Parameters with more than which a step is not read for what comes behind it, if the graph may end: each takes some fifteen operations."""
 NOTED = frozenset(("_opt_called", "_step_count"))
@@ -40,6 +44,7 @@ NOTED = frozenset(("_opt_called", "_step_count"))
 
 @receives_function(*(f"torch.optim.{name}.step" for name in _CLASSES))
 def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value | None:
+    begin(vm, args[0])
     if not getattr(function, "hooked", False) or function in vm.inlined or len(args) != 1 or any(not is_none(v) for v in kwargs.values()):
         return None
     optimizer = args[0]
@@ -56,6 +61,24 @@ def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Va
     vm.effects.first = effect
     behind(vm).of_optimizer(vm, function, optimizer.obj, ends=vm.may_end and count > MANY)
     return ConstantValue(None)
+
+
+def begin(vm: Interpreter, optimizer: Value) -> None:
+    """Makes the state of an optimizer whose first step comes next, for gradients of before the call, as the step would do it: a graph of a
+    step that makes it would be used once, and there would be another one for all others."""
+    if not isinstance(optimizer, ObjectValue) or not isinstance(optimizer.obj, torch.optim.Optimizer) or optimizer.source is None:
+        return
+    obj: Any = optimizer.obj
+    kind, recorder = type(obj), vm.recorder
+    if kind.__name__ not in MAKING or kind.__module__.split(".")[:2] != ["torch", "optim"] or id(obj.state) in vm.known:
+        return
+    moved = any(value.new_grad is not None for value in recorder.by_fake.values()) or vm.effects.backwards
+    if moved or obj.state or recorder.regions or recorder.devices or _functorch.get_dynamic_layer_stack_depth():
+        return
+    count = len(inspect.signature(obj._init_group).parameters) - 1
+    with torch.no_grad(), contextlib.suppress(Exception):  # what it raises is the program's, when it comes to it
+        for group in obj.param_groups:
+            obj._init_group(group, *([] for _ in range(count)))
 
 
 @receives_function(
