@@ -1,4 +1,4 @@
-"""Programs of NumPy as scientists write them (`numpy_sciences`, `numpy_idioms`): each is one graph, but for those that data steer, or whose
+"""Programs of NumPy as scientists write them (`numpy_sciences`, `numpy_studies`, `numpy_idioms`): each is one graph, but for those that data steer, or whose
 arrays tensors cannot hold, and does what it does without."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy_idioms as numpy_idioms
 import numpy_sciences as numpy_sciences
+import numpy_studies as numpy_studies
 import pytest
 import torch
 from array_outcomes import lie_alike, outcome, same
@@ -81,6 +82,24 @@ def test_views_that_leave_show_the_memory() -> None:
     assert backwards[-1] == 7.0 and steps[0] == 8.0 and spread[1, 0] == 9.0 and not spread.flags.writeable
     backwards[0], steps[1], turned[0, 2] = -1.0, -2.0, -3.0
     assert (made[-1], x[3], x[0]) == (-1.0, -2.0, -3.0)
+
+
+PARTS = ["::-1", "1::-2", ":", "1:", "...", "None", "0", "-1", "::2", "2:0:-1"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slices_that_go_backwards_beside_other_parts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        parts = [PARTS[k] for k in rng.integers(0, len(PARTS), rng.integers(1, 5))]
+        if parts.count("...") > 1 or sum(part not in ("None", "...") for part in parts) > 3:
+            continue
+        names: dict[str, Any] = {}
+        exec(f"def run(x):\n    y = x[{', '.join(parts)}]\n    return y, y * 2, y.sum()", names)
+        x = np.arange(60.0).reshape(3, 4, 5)
+        same(outcome(whole(names["run"]), [x.copy()]), outcome(names["run"], [x.copy()]), close)
+        view = whole(names["run"])(x)[0]
+        assert not isinstance(view, np.ndarray) or np.shares_memory(view, x)
 
 
 def test_a_view_shows_what_is_written_after_it() -> None:

@@ -189,11 +189,16 @@ def negative(vm: Interpreter, part: SliceValue) -> bool:
 
 def forwards(vm: Interpreter, inner: TensorValue, parts: Parts) -> tuple[Value, Value]:
     """A tensor flipped where slices go backwards, and the subscript of it that shows the same. Dimensions are counted from the front."""
-    if any(not isinstance(p, SliceValue) for p in parts):
+    plain = [p.value if isinstance(p, ConstantValue) else p for p in parts]
+    if any(not isinstance(p, SliceValue) and p is not None and p is not ... and type(p) is not int for p in plain):
         refuse(vm, "subscript", "slices go backwards beside other parts")
-    dims, new = [], []
-    for dim, part in enumerate(parts):
-        if not negative(vm, part):
+    rest = inner.fake.dim() - sum(p is not None and p is not ... for p in plain)
+    dims: list[int] = []
+    new: Parts = []
+    dim = -1
+    for part, known in zip(parts, plain):
+        dim += rest if known is ... else known is not None
+        if not isinstance(part, SliceValue) or not negative(vm, part):
             new.append(part)
             continue
         assume(vm, changing(vm, [part]))
