@@ -130,6 +130,15 @@ def test_torch_compiles_around_a_module_that_opmill_compiled() -> None:
     assert backend.count == 1
 
 
+@pytest.mark.parametrize("module", [nn.Sequential(nn.Linear(3, 3), nn.ReLU()), Around(nn.Linear(3, 3))], ids=["of torch", "of the program"])
+def test_torch_compiles_a_module_that_opmill_compiled(module: nn.Module) -> None:
+    compiled, x = opmill.compile(module, backend="eager"), torch.randn(2, 3)
+    torch.testing.assert_close(torch.compile(compiled, backend="eager")(x), module(x))
+    torch.testing.assert_close(torch.compile(compiled.forward, backend="eager", fullgraph=True)(x), module(x))
+    torch.testing.assert_close(compiled.forward(x), module(x))
+    assert len(opmill.explain(compiled.forward)(x).graphs) == 1
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_torch_exports_a_module_that_opmill_compiled(strict: bool) -> None:
     plain, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3)

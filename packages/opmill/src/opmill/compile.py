@@ -20,7 +20,7 @@ from .backend import GraphBackend
 from .discover import Backend
 from .ending import wait_for_threads
 from .errors import OpmillError, OpmillWarning, UsageTypeError, warn_once
-from .module import is_wrapped, original_of, wrap_module
+from .module import behind, is_wrapped, original_of, wrap_module
 from .options import Options
 from .progress import progress_of
 from .record import BreakRecord, Record
@@ -344,7 +344,7 @@ def record_of(compiled: Any) -> tuple[Any, Record] | None:
     """The dispatching callable inside what ``compile`` gave, and its record; None for anything else."""
     if is_wrapped(compiled):
         compiled = object.__getattribute__(compiled, "__call__")
-    compiled = getattr(compiled, "__func__", compiled)
+    compiled = behind(getattr(compiled, "__func__", compiled))
     return (compiled, _live[compiled]) if _is_live(compiled) else None
 
 

@@ -8,17 +8,22 @@ subclass: Python's own descriptor hands the call to the compiled callable withou
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
 from opmill_guards import Shown
 
 _SLOTS = ("__call__", "_opmill_original", "_opmill_recompile", "_opmill_forward")
+
+
+_FORWARDS: WeakSet[Callable[..., Any]] = WeakSet()
 
 
 def wrap_module(
@@ -105,9 +110,26 @@ def _forward(self: Any) -> Any:
         return given
     original, made = original_of(self), object.__getattribute__(self, "_opmill_forward")
     if not isinstance(made, MethodType):  # not compiled yet
-        made = made(original.forward)
+        made = _in_python(made(original.forward))
         object.__setattr__(self, "_opmill_forward", made)
     return made
+
+
+def _in_python(method: MethodType) -> MethodType:
+    """A compiled method, called by a function of Python: torch.compile asks the file of what a module's ``forward`` is."""
+    compiled = method.__func__
+
+    @functools.wraps(compiled)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return compiled(*args, **kwargs)
+
+    _FORWARDS.add(forward)
+    return MethodType(forward, method.__self__)
+
+
+def behind(function: Any) -> Any:
+    """What the ``forward`` of a compiled module calls; anything else is given back as it is."""
+    return function.__wrapped__ if isinstance(function, FunctionType) and function in _FORWARDS else function
 
 
 def _set_forward(self: Any, value: Any) -> None:
