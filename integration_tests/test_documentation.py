@@ -118,3 +118,19 @@ def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_page_is_on_the_site() -> None:
     listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     assert {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} == listed
+
+
+def test_each_mark_names_a_test_that_there_is():
+    """The last column of the table: a file, a test of ``test_marks.py``, or one of its programs."""
+    folder = ROOT / "packages" / "bytecode-frontend" / "tests" / "interpreter"
+    text = (folder / "test_marks.py").read_text()
+    rows = [row.split("|")[1:-1] for row in page("reference/marks.md").splitlines() if row.startswith("| `")]
+    assert len(rows) > 15
+    for mark, _, tests in rows:
+        names = re.findall(r"`([^`]+)`", tests)
+        assert names, mark
+        for name in names:
+            if name.endswith(".py"):
+                assert (folder / name).is_file() or (ROOT / name).is_file(), name
+            else:
+                assert f"def {name}(" in text or f'    "{name}": (' in text, name

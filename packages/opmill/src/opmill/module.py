@@ -129,7 +129,7 @@ def _in_python(method: MethodType) -> MethodType:
 
 def behind(function: Any) -> Any:
     """What the ``forward`` of a compiled module calls; anything else is given back as it is."""
-    return function.__wrapped__ if isinstance(function, FunctionType) and function in _FORWARDS else function
+    return getattr(function, "__wrapped__") if isinstance(function, FunctionType) and function in _FORWARDS else function  # noqa: B009
 
 
 def _set_forward(self: Any, value: Any) -> None:

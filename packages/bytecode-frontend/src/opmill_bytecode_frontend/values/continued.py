@@ -7,13 +7,13 @@ import dis
 import functools
 from collections.abc import Generator
 from types import CodeType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from ..assumptions.asked import Asked, is_given, new_source
 from ..resume import ASK, END, STATE
-from .base import Lazy, Value
+from .base import Lazy, Machine, Value
 from .functions import FunctionValue
 from .iterators import STOP, ExternalIterator, GeneratorValue
 from .sequence import TupleValue
@@ -27,10 +27,10 @@ class ContinuedGenerator(ExternalIterator):
 
     ended = False
 
-    def next(self, vm: Any) -> Value:
+    def next(self, vm: Machine) -> Value:
         if self.ended:
             return STOP
-        copy = begun_again(vm, self)
+        copy = begun_again(cast("Interpreter", vm), self)
         if copy is None or copy.step(vm) is not STOP or copy.returned.python_type() is not type(None):
             return super().next(vm)
         self.ended = True
@@ -63,7 +63,7 @@ def made_of(generator: object) -> tuple[object, ...] | None:
     """The function and the arguments that made a generator which has not gone on since; None of others."""
     if not isinstance(generator, GeneratorType) or not is_continued(generator) or not generator.gi_suspended:
         return None
-    if generator.gi_frame.f_lasti != first_yield(generator.gi_code):
+    if generator.gi_frame is None or generator.gi_frame.f_lasti != first_yield(generator.gi_code):
         return None
     found: tuple[object, ...] = generator.send(ASK)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,17 +68,18 @@ def begin(vm: Interpreter, optimizer: Value) -> None:
     step that makes it would be used once, and there would be another one for all others."""
     if not isinstance(optimizer, ObjectValue) or not isinstance(optimizer.obj, torch.optim.Optimizer) or optimizer.source is None:
         return
-    obj: Any = optimizer.obj
+    obj = optimizer.obj
     kind, recorder = type(obj), vm.recorder
     if kind.__name__ not in MAKING or kind.__module__.split(".")[:2] != ["torch", "optim"] or id(obj.state) in vm.known:
         return
     moved = any(value.new_grad is not None for value in recorder.by_fake.values()) or vm.effects.backwards
     if moved or obj.state or recorder.regions or recorder.devices or _functorch.get_dynamic_layer_stack_depth():
         return
-    count = len(inspect.signature(obj._init_group).parameters) - 1
+    begins: Callable[..., object] = getattr(obj, "_init_group")  # noqa: B009
+    count = len(inspect.signature(begins).parameters) - 1
     with torch.no_grad(), contextlib.suppress(Exception):  # what it raises is the program's, when it comes to it
         for group in obj.param_groups:
-            obj._init_group(group, *([] for _ in range(count)))
+            begins(group, *([] for _ in range(count)))
 
 
 @receives_function(
