@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "guides" / "adding.md"
 FILE = re.compile(r"^```python title=\"packages/[\w-]+/(src|tests)/([\w/]+\.py)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ROW = re.compile(r"^```python \{\.not-run\}\n# packages/([\w-]+)/src/([\w/]+)\.py, (\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+STEP = re.compile(
+    r"^```python \{\.not-run\}\n# packages/([\w-]+)/src/([\w/]+)\.py, PASSES, before (\"\w+\")\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 WITH_ROWS = """
 import importlib.machinery, importlib.util, sys
 from pathlib import Path
@@ -42,6 +45,21 @@ def test_programs_of_it_give_what_its_meaning_says(tmp_path):
 
 def test_both_generators_have_a_row():
     assert "cube" in PRIMITIVES and "cube" in triton.ROWS
+"""
+COMPILED = """
+import torch, opmill
+from opmill_graph_ir import pipeline
+
+def test_the_pass_runs_in_a_compile(capfd):
+    assert "signs" in pipeline.NAMES and "what is negated twice is itself" in pipeline.described()
+    f, x = lambda x: (-(-x).neg().neg()).exp(), torch.linspace(-2, 2, 64)
+    with torch.no_grad():
+        got = opmill.compile(f, fullgraph=True, options={"print_after": ("statements", "signs"), "verify": True, "skip": ("cse",)})(x)
+        without = opmill.compile(f, options={"skip": ("signs",)})(x)
+    torch.testing.assert_close(got, x.exp())
+    torch.testing.assert_close(without, x.exp())
+    before, _, behind = capfd.readouterr().err.partition("# after signs")
+    assert "neg(" in before and "exp(" in behind and "neg(" not in behind
 """
 JOINED = """
 import importlib, sys
@@ -94,6 +112,22 @@ def test_a_primitive_is_what_the_page_adds(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "edited", "-p", "no:cacheprovider", test]
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_pass_runs_where_its_row_stands(tmp_path: Path) -> None:
+    files, _ = _written(tmp_path)
+    [(package, module, place, row)] = STEP.findall(PAGE.read_text())
+    text = (ROOT / "packages" / package / "src" / f"{module}.py").read_text()
+    at = text.index(f"    Step(\n        {place},")
+    (tmp_path / f"{module.replace('/', '.')}.py").write_text(text[:at] + row + text[at:])
+    [signs] = [file for file in files if file.name == "signs.py"]
+    (tmp_path / "opmill_graph_ir.schedule.signs.py").write_text(signs.read_text())
+    (tmp_path / "edited.py").write_text(WITH_ROWS)
+    (tmp_path / "test_signs.py").write_text(COMPILED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), *sys.path])), "OPMILL_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "edited", "-p", "no:cacheprovider", str(tmp_path / "test_signs.py")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["toy_device/toy_device.py", "toy_generator/toy_generator.py", "test_device_from_outside.py"])

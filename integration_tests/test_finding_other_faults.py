@@ -12,8 +12,7 @@ import opmill
 from opmill_bytecode_frontend.values import sequence
 from opmill_graph_ir.freezing import copies
 from opmill_graph_ir.ops import lower, reductions
-from opmill_graph_ir.pipeline import found as found_by_name
-from opmill_graph_ir.schedule import memory, steps
+from opmill_graph_ir.schedule import cse, memory
 from opmill_runtime_cache._native import Frozen
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,11 +21,9 @@ from planted import kernels_are_loaded_anew, plant, plant_row, wrong_row  # noqa
 
 @pytest.fixture(autouse=True)
 def anew():  # type: ignore[no-untyped-def]
-    """Steps of the compiler are looked up once, and captures with planted faults would stay."""
-    found_by_name.cache_clear()
+    """Captures with planted faults would stay."""
     yield
     opmill.reset()
-    found_by_name.cache_clear()
 
 
 @pytest.fixture
@@ -206,8 +203,8 @@ def test_a_stale_constant_of_frozen_weights(monkeypatch, options) -> None:  # ty
 
 
 def test_a_slow_step_of_the_compiler(monkeypatch, options) -> None:  # type: ignore[no-untyped-def]
-    right = steps.remove_common
-    monkeypatch.setattr(steps, "remove_common", lambda program: (sum(range(30_000_000)), right(program))[1])
+    right = cse.remove_common
+    monkeypatch.setattr(cse, "remove_common", lambda program: (sum(range(30_000_000)), right(program))[1])
     told = opmill.explain(opmill.compile(by_columns, options=options))(numbers(6, 5))
     phases = told.graphs[0].report.phases
     assert max((name for name in phases if name not in ("generate", "import")), key=phases.__getitem__) == "cse"

@@ -120,12 +120,12 @@ def test_texts_of_kernels_are_those_of_their_generator(tmp_path, capsys):
 
 def test_laws_are_checked_between_steps(tmp_path, monkeypatch):
     """A pass that loses a statement is found right behind it."""
-    from opmill_graph_ir.schedule import steps
+    from opmill_graph_ir.schedule import cse
 
     def loses_the_first(program):
         del program.statements[0]
 
-    monkeypatch.setattr(steps, "remove_common", loses_the_first)
+    monkeypatch.setattr(cse, "remove_common", loses_the_first)
     with torch.no_grad(), pytest.raises(GraphError, match="GI041: a program of loops breaks a law: .* is read before it is written"):
         _compiled(tmp_path, Layer(), torch.randn(8, 8), verify=True)
 

@@ -40,7 +40,8 @@ REPRESENTATIONS: dict[str, Representation] = {
 @dataclass(frozen=True)
 class Step:
     """``run`` is called with the compilation, and gives pairs of a part ("forward", "backward") and what it made of it, of the kind
-    ``gives``; one with ``each`` is called with the scheduling of each graph, and changes that. ``when``: for which graphs it is.
+    ``gives``. One that is ``on`` "scheduling" is called with the ``Scheduling`` of each graph, and gives what it made; one ``on`` "program"
+    changes the program in that, unless each statement is to be a kernel of its own. ``when``: for which graphs it is.
     ``without``: what is called instead where the options skip the step, empty for nothing; None: programs need it."""
 
     name: str
@@ -48,7 +49,7 @@ class Step:
     gives: str
     what: str
     run: str
-    each: bool = False
+    on: Literal["compilation", "scheduling", "program"] = "compilation"
     when: Literal["", "inference", "training"] = ""
     without: str | None = None
 
@@ -69,7 +70,7 @@ PASSES = (
         "loop program",
         "loops over unique axes, one statement for each write",
         "schedule.steps:statements",
-        each=True,
+        on="scheduling",
     ),
     Step(
         "dce",
@@ -77,7 +78,7 @@ PASSES = (
         "loop program",
         "statements whose results nobody reads are dropped",
         "schedule.steps:dce",
-        each=True,
+        on="scheduling",
         without="",
     ),
     Step(
@@ -85,8 +86,8 @@ PASSES = (
         "loop program",
         "loop program",
         "loops that compute what an earlier one did are dropped",
-        "schedule.steps:cse",
-        each=True,
+        "schedule.cse:remove_common",
+        on="program",
         without="",
     ),
     Step(
@@ -94,8 +95,8 @@ PASSES = (
         "loop program",
         "loop program",
         "copies of which parts are written become writes into their source",
-        "schedule.steps:updated",
-        each=True,
+        "schedule.updates:update_in_place",
+        on="program",
         without="",
     ),
     Step(
@@ -103,8 +104,8 @@ PASSES = (
         "loop program",
         "loop program",
         "parts of what stands in memory are written there, where nobody needs it as it was",
-        "schedule.steps:in_parts",
-        each=True,
+        "schedule.parts:write_parts",
+        on="program",
         without="",
     ),
     Step(
@@ -112,8 +113,8 @@ PASSES = (
         "loop program",
         "loop program",
         "producers are computed where they are read",
-        "schedule.steps:inlined",
-        each=True,
+        "schedule.inline:inline",
+        on="program",
         without="",
     ),
     Step(
@@ -121,8 +122,8 @@ PASSES = (
         "loop program",
         "loop program",
         "what is looked up at a place that positions tell is read there",
-        "schedule.steps:placed",
-        each=True,
+        "schedule.places:read_known_places",
+        on="program",
         without="",
     ),
     Step(
@@ -130,8 +131,8 @@ PASSES = (
         "loop program",
         "loop program",
         "sums of vectors are taken where these are multiplied by matrices",
-        "schedule.steps:summed",
-        each=True,
+        "schedule.vectors:sum_where_multiplied",
+        on="program",
         without="",
     ),
     Step(
@@ -140,7 +141,7 @@ PASSES = (
         "loop program",
         "those that all readers have inlined are dropped",
         "schedule.steps:dce",
-        each=True,
+        on="scheduling",
         without="",
     ),
     Step(
@@ -148,8 +149,8 @@ PASSES = (
         "loop program",
         "loop program",
         "scans that are read from their end run backward",
-        "schedule.steps:turned",
-        each=True,
+        "schedule.backward_scans:turn_scans",
+        on="program",
         without="",
     ),
     Step(
@@ -157,8 +158,8 @@ PASSES = (
         "loop program",
         "loop program",
         "what nobody sees lies in rows where rows are summed",
-        "schedule.steps:in_rows",
-        each=True,
+        "schedule.rows:lay_in_rows",
+        on="program",
         without="",
     ),
     Step(
@@ -167,7 +168,7 @@ PASSES = (
         "loop program",
         "loops in the order of the nests that they are put into",
         "schedule.steps:fused",
-        each=True,
+        on="scheduling",
         without="schedule.steps:apart",
     ),
     Step(
@@ -176,7 +177,7 @@ PASSES = (
         "schedule",
         "nests become kernels: axes coalesced, values rematerialized, short axes unrolled",
         "schedule.steps:emitted",
-        each=True,
+        on="scheduling",
     ),
 )
 """How one lowered program is scheduled."""
@@ -385,6 +386,22 @@ class State(Protocol):
 _IMPORT = Step("import", "", "", "modules of the compiler, for the first graph of a process", "")
 
 
+class Work(Protocol):
+    """A program that is being scheduled; ``fusion``: whether statements may become one kernel."""
+
+    program: Any
+    fusion: bool
+
+
+def applied(on: str, function: Callable[[Any], object], work: Work) -> object:
+    """What a step with that ``on`` makes of ``work``."""
+    if on == "scheduling":
+        return function(work)
+    if work.fusion:
+        function(work.program)
+    return work.program
+
+
 def run(items: Sequence[Step | Until], state: State) -> None:
     """Runs the steps on ``state`` until it is finished."""
     for item in items:
@@ -404,7 +421,7 @@ def run(items: Sequence[Step | Until], state: State) -> None:
             timed: AbstractContextManager[None] = state.report.step(item.name)
             start = time.perf_counter()
             with timed:
-                made = state.on_each(function) if item.each else function(state)
+                made = function(state) if item.on == "compilation" else state.on_each(functools.partial(applied, item.on, function))
             if state.observe is not None:
                 made = list(made or ())
                 state.observe(item, made, time.perf_counter() - start, found(REPRESENTATIONS[item.gives].show))
@@ -422,7 +439,6 @@ def _observe(step: Step, made: Iterable[tuple[str, object]], options: Any) -> No
             found(form.verify)(program)
 
 
-@functools.cache
 def found(name: str) -> Callable[..., Any]:
     """The function that ``module:function`` of this package names."""
     module, _, function = name.partition(":")

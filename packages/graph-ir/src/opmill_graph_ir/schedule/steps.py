@@ -16,24 +16,16 @@ from ..loops.index import Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..lowered import BufferInfo, Extern, Lowered
 from ..overloads import exchanges
-from ..pipeline import PASSES, found
-from .backward_scans import turn_scans
+from ..pipeline import PASSES, applied, found
 from .coalesce import shape_nest
 from .columns import summed_where_stored, with_columns
-from .cse import remove_common
 from .dce import remove_dead
 from .emit import changed_in_place, emit_nest, outside_reads
 from .fuse import Group, fuse
-from .inline import inline
 from .loop import Loop, Program, buffer_args, program_of, reads_of, writes_of
 from .offsets import shared
-from .parts import write_parts
-from .places import read_known_places
 from .rematerialize import reuse_between_phases
-from .rows import lay_in_rows
 from .unroll import unroll
-from .updates import update_in_place
-from .vectors import sum_where_multiplied
 
 BUG = "this is a bug of the compiler: please report it"
 _SMALL = 8192
@@ -115,7 +107,7 @@ def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
     """Fuses and orders a lowered program."""
     work = Scheduling(lowered, fusion)
     for each in PASSES:
-        found(each.run)(work)
+        applied(each.on, found(each.run), work)
     assert work.schedule is not None
     return work.schedule
 
@@ -129,62 +121,6 @@ def statements(work: Scheduling) -> Program:
 def dce(work: Scheduling) -> Program:
     """The steps ``dce`` and ``dce again``."""
     remove_dead(work.program)
-    return work.program
-
-
-def cse(work: Scheduling) -> Program:
-    """The step ``cse``."""
-    if work.fusion:
-        remove_common(work.program)
-    return work.program
-
-
-def updated(work: Scheduling) -> Program:
-    """The step ``update in place``."""
-    if work.fusion:
-        update_in_place(work.program)
-    return work.program
-
-
-def in_parts(work: Scheduling) -> Program:
-    """The step ``parts``."""
-    if work.fusion:
-        write_parts(work.program)
-    return work.program
-
-
-def inlined(work: Scheduling) -> Program:
-    """The step ``inline``."""
-    if work.fusion:
-        inline(work.program)
-    return work.program
-
-
-def summed(work: Scheduling) -> Program:
-    """The step ``vectors``."""
-    if work.fusion:
-        sum_where_multiplied(work.program)
-    return work.program
-
-
-def turned(work: Scheduling) -> Program:
-    """The step ``turn scans``."""
-    if work.fusion:
-        turn_scans(work.program)
-    return work.program
-
-
-def placed(work: Scheduling) -> Program:
-    """The step ``places``."""
-    if work.fusion:
-        read_known_places(work.program)
-    return work.program
-
-
-def in_rows(work: Scheduling) -> Program:
-    """The step ``rows``."""
-    if work.fusion:
-        lay_in_rows(work.program)
     return work.program
 
 
