@@ -23,7 +23,7 @@ from .assumptions.apart import guard_shared, kept_apart
 from .breaks import graph_break
 from .breaks.continuation import define, forgetting, indent
 from .breaks.natives import is_users
-from .codegen import arrays, context_variables, data_dependent, hooks, iterators, sets  # noqa: F401 (how such values leave a capture)
+from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, sets  # noqa: F401 (how such values leave a capture)
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
@@ -129,6 +129,7 @@ def argument(vm: Interpreter, name: str, obj: object) -> object:
 
 
 def state_guard() -> GlobalState:
+    """A guard of torch's global state as it is now."""
     from opmill_guards.kinds import global_state
 
     return global_state.capture()

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from opmill_bytecode_frontend.interpretation.opcodes import registry
+from opmill_bytecode_frontend.library import registry as calls
 
 NOW = sys.version_info[:2]
 BEFORE, BEHIND = (NOW[0], NOW[1] - 1), (NOW[0], NOW[1] + 1)
@@ -23,3 +24,21 @@ def test_versions(monkeypatch, limits, serves):
         return None
 
     assert registry.HANDLERS == ({"FIRST": handler, "SECOND": handler} if serves else {})
+
+
+@pytest.mark.parametrize("register", [calls.handles, calls.named, calls.receives_function, calls.handles_objects_of])
+def test_a_call_has_one_handler(monkeypatch, register):
+    """Two files that say what a call does would depend on which is imported last."""
+    for table in ("HANDLERS", "NAMED", "NAMED_WITH_FUNCTION", "OBJECTS_OF"):
+        monkeypatch.setattr(calls, table, {})
+
+    @register(int, int)
+    def first(vm):
+        return None
+
+    assert register(float)(first) is first
+    with pytest.raises(ValueError, match="two handlers, .*first and .*second"):
+
+        @register(float)
+        def second(vm):
+            return None

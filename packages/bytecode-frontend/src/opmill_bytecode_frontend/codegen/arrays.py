@@ -18,6 +18,7 @@ Layout = tuple[int, Array, tuple[int, ...], tuple[int, ...], bool]
 
 @rebuilds(ArrayValue)
 def array(r: Rebuilder, value: ArrayValue) -> str:
+    """An array: its source, a view of an array that is rebuilt, or what the graph's tensor shows to NumPy."""
     if value.source is not None:
         return r.source(value.source)
     if type(value.inner.scalar) is RandomNumber:

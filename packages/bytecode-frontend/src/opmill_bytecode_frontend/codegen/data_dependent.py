@@ -15,6 +15,7 @@ def late_text(r: Rebuilder, value: LateText) -> str:
 
 @rebuilds(LateFloat, LateTruth)
 def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
+    """A float or a truth of a tensor: read from the tensor that the graph gives."""
     if isinstance(value.tensor.scalar, RandomNumber):
         return r.expr(value.tensor.scalar)
     return r.assign(value, f"{r.expr(value.tensor)}.item()")

@@ -20,6 +20,7 @@ LONGEST = 10_000
 
 @rebuilds(GeneratorValue)
 def generator(r: Rebuilder, value: GeneratorValue) -> str:
+    """A generator: where it stood if it had begun, else a new one by a call of its function."""
     function, args, kwargs = value.origin
     if value.frame.pc > 0 and not value.finished:
         if value in r.unfinished:
@@ -44,6 +45,7 @@ def begun(function: Callable[..., Generator[object, object, object]], *args: obj
 
 @rebuilds(ItemsIterator)
 def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
+    """An iterator over a container, put to the position that it had."""
     if value.owner is not None:
         if not value.finished:
             assert isinstance(value.owner, SequenceValue), value.owner
@@ -110,6 +112,7 @@ def remaining(r: Rebuilder, value: Value, read: Callable[[int], object], positio
 
 @rebuilds(PythonIterator)
 def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
+    """An iterator of itertools or a builtin one: made of its parts where these are known, else of the items that are left."""
     if value.parts is not None:
         return r.assign(value, f"{r.constants.name(value.maker)}({r.list(value.parts())})")
     return remaining(r, value, lambda position: value.next(r.vm))

@@ -16,7 +16,6 @@ from opmill_fake_tensors.wrappers import flattened, takes_operators
 from opmill_guards.source import Pinned
 
 from .._native import store_known
-from ..breaks.continuation import Placed, forgetting
 from ..errors import Unsupported
 from ..graph.chance_states import states_of
 from ..graph.several import is_one_of_several, one_of_several
@@ -27,7 +26,7 @@ from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.compiled_here import CompiledHere, CompilerHere
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
-from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
+from ..values.exceptions import ExceptionObject
 from ..values.floating import FloatNumber, written
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import ExternalIterator
@@ -44,7 +43,7 @@ from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
-from .sources import Constants, Stub, expression, is_single
+from .sources import Constants, expression, is_single
 
 if TYPE_CHECKING:
     from opmill_guards.source import Source
@@ -58,6 +57,8 @@ BUILDERS: dict[type, Builder] = {}
 
 
 def rebuilds(*kinds: type) -> Callable[[B], B]:
+    """Registers a function of a rebuilder and a value, which gives the expression, for exactly these classes of tracked values."""
+
     def add(builder: B) -> B:
         for kind in kinds:
             BUILDERS[kind] = builder
@@ -197,6 +198,7 @@ class Rebuilder:
 
 @rebuilds(TensorValue)
 def tensor(r: Rebuilder, value: TensorValue) -> str:
+    """A tensor: its source, or an output of the graph."""
     if value.source is not None:
         return r.source(value.source)
     recorder = r.vm.recorder
@@ -234,6 +236,7 @@ def within(r: Rebuilder, value: TensorValue, path: str) -> Iterator[tuple[str, T
 
 @rebuilds(OverridingTensor)
 def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
+    """A tensor of a class with ``__torch_function__``: the graph's tensor as that class, with its attributes."""
     if value.source is not None:
         return r.source(value.source)
     name = r.assign(value, f"{r.constants.name(torch.Tensor.as_subclass)}({r.expr(value.inner)}, {r.constants.name(value.cls)})")
@@ -242,6 +245,7 @@ def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
 def constant(r: Rebuilder, value: Value) -> str:
+    """A constant, or what is known by identity: among the constants of the code, or read where it came from."""
     obj, source = value.real(), value.source
     if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
@@ -250,6 +254,7 @@ def constant(r: Rebuilder, value: Value) -> str:
 
 @rebuilds(GivenClass)
 def given_class(r: Rebuilder, value: GivenClass) -> str:
+    """A class that each call may bring another of: read where it came from."""
     return r.source(value.source)
 
 
@@ -273,6 +278,7 @@ def new_class(r: Rebuilder, value: NewClass) -> str:
 
 @rebuilds(EnumValue)
 def enumerated(r: Rebuilder, value: EnumValue) -> str:
+    """A member of an enumeration: by its name, or by its value where it has none; that of a class made here is asked of the class."""
     if not r.vm.is_made(value.cls):
         return r.source(value.source)
     member: Any = value.obj
@@ -285,11 +291,13 @@ def enumerated(r: Rebuilder, value: EnumValue) -> str:
 
 @rebuilds(DescriptorValue)
 def descriptor(r: Rebuilder, value: DescriptorValue) -> str:
+    """A property, a class method or a static method of its functions."""
     return r.assign(value, f"{value.kind.__name__}({r.list(value.parts)})")
 
 
 @rebuilds(TupleValue)
 def tuple_(r: Rebuilder, value: TupleValue) -> str:
+    """A tuple, a named tuple or a ``torch.Size`` of its rebuilt items."""
     if value.source is not None:
         return r.source(value.source)
     inner = f"({r.list(value.items)}{',' if value.items else ''})"
@@ -308,6 +316,7 @@ def tuple_(r: Rebuilder, value: TupleValue) -> str:
 
 @rebuilds(ListValue)
 def list_(r: Rebuilder, value: ListValue) -> str:
+    """A list. It is made empty and filled, as its items may hold it."""
     if value.source is not None:
         return r.source(value.source)
     name = r.assign(value, "[]")
@@ -318,6 +327,7 @@ def list_(r: Rebuilder, value: ListValue) -> str:
 
 @rebuilds(DequeValue)
 def deque(r: Rebuilder, value: DequeValue) -> str:
+    """A deque. It is made empty and filled, as its items may hold it."""
     if value.source is not None:
         return r.source(value.source)
     name = r.assign(value, f"{r.constants.name(value.cls)}((), {value.maxlen!r})")
@@ -327,6 +337,7 @@ def deque(r: Rebuilder, value: DequeValue) -> str:
 
 @rebuilds(DictValue)
 def dict_(r: Rebuilder, value: DictValue) -> str:
+    """A dictionary, filled in the order of its keys; a mapping proxy is refused (FE070)."""
     if value.source is not None:
         return r.source(value.source)
     if value.read_only:
@@ -355,16 +366,19 @@ def refuse_equal_hashes(value: DictValue) -> None:
 
 @rebuilds(DictView)
 def view(r: Rebuilder, value: DictView) -> str:
+    """``keys()``, ``values()`` or ``items()`` of a rebuilt dictionary."""
     return f"{r.expr(value.owner)}.{value.kind}()"
 
 
 @rebuilds(SliceValue)
 def slice_(r: Rebuilder, value: SliceValue) -> str:
+    """A slice of its three parts."""
     return f"slice({r.list(list(value.parts))})"
 
 
 @rebuilds(CellValue)
 def cell(r: Rebuilder, value: CellValue) -> str:
+    """A cell of a closure; it is made empty and filled, as what is in it may refer to it."""
     if value.source is not None:
         return r.source(value.source)
     name = r.assign(value, f"{r.constants.name(types.CellType)}()")
@@ -377,6 +391,7 @@ def cell(r: Rebuilder, value: CellValue) -> str:
 
 @rebuilds(FunctionValue)
 def function(r: Rebuilder, value: FunctionValue) -> str:
+    """A function that was defined here: its code with rebuilt defaults, closure and attributes."""
     if value.source is not None:
         return r.source(value.source)
     cells = "".join(r.expr(c if isinstance(c, CellValue) else r.vm.wrap(c)) + ", " for c in value.closure)
@@ -400,6 +415,7 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
 
 @rebuilds(MethodValue)
 def method(r: Rebuilder, value: MethodValue) -> str:
+    """A bound method of its function and its object."""
     if value.source is not None:
         return r.source(value.source)
     return f"{r.constants.name(types.MethodType)}({r.expr(value.function)}, {r.expr(value.owner)})"
@@ -407,17 +423,20 @@ def method(r: Rebuilder, value: MethodValue) -> str:
 
 @rebuilds(BuiltinMethod, TensorMethod, BuiltinConstantMethod)
 def builtin_method(r: Rebuilder, value: BuiltinMethod | TensorMethod | BuiltinConstantMethod) -> str:
+    """A method of a builtin object, read by its name."""
     return f"({r.expr(value.owner)}).{value.name}"  # 3.bit_length is no expression
 
 
 @rebuilds(BoundSlot)
 def bound_slot(r: Rebuilder, value: BoundSlot) -> str:
+    """A descriptor of C bound to its object."""
     owner = r.expr(value.owner)
     return f"{r.constants.name(value.raw)}.__get__({f'None, {owner}' if type(value.raw) is types.ClassMethodDescriptorType else owner})"
 
 
 @rebuilds(PartialValue)
 def partial(r: Rebuilder, value: PartialValue) -> str:
+    """A ``functools.partial`` of rebuilt arguments; where the program has seen these, it holds the same objects."""
     if value.source is not None:
         return r.source(value.source)
     named = ", ".join(f"{r.expr(k)}: {r.expr(v)}" for k, v in value.keywords.items.values())
@@ -434,6 +453,7 @@ def partial(r: Rebuilder, value: PartialValue) -> str:
 
 @rebuilds(CompiledHere, CompilerHere)
 def compiled_here(r: Rebuilder, value: CompiledHere | CompilerHere) -> str:
+    """What ``compile`` gave in captured code: the same call once more."""
     parts = [r.expr(value.model)] if isinstance(value, CompiledHere) else []
     parts += [f"{name}={r.expr(item)}" for name, item in value.given.items()]
     return r.assign(value, f"{r.constants.name(value.maker)}({', '.join(parts)})")
@@ -441,21 +461,25 @@ def compiled_here(r: Rebuilder, value: CompiledHere | CompilerHere) -> str:
 
 @rebuilds(WeakReference)
 def weak_reference(r: Rebuilder, value: WeakReference) -> str:
+    """A weak reference to the rebuilt target."""
     return r.assign(value, f"{r.constants.name(weakref.ref)}({r.expr(value.target)})")
 
 
 @rebuilds(KernelLauncher)
 def kernel_launcher(r: Rebuilder, value: KernelLauncher) -> str:
+    """``kernel[grid]`` of a Triton kernel."""
     return r.assign(value, f"{r.expr(value.kernel)}[{r.expr(value.grid)}]")
 
 
 @rebuilds(SuperValue)
 def super_(r: Rebuilder, value: SuperValue) -> str:
+    """``super(class, object)``."""
     return f"super({r.class_name(value.after)}, {r.expr(value.owner)})"
 
 
 @rebuilds(SymbolicNumber, UndecidedTruth)
 def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
+    """An int, a float or a truth that depends on sizes: computed from those."""
     return r.vm.recorder.numbers.text(value.number, lambda name: symbol(r, name), r.constants.name)
 
 
@@ -469,6 +493,7 @@ def symbol(r: Rebuilder, name: str) -> str:
 
 @rebuilds(RaggedSize)
 def ragged_size(r: Rebuilder, value: RaggedSize) -> str:
+    """The ragged size of a nested tensor: asked of a tensor that has it."""
     owner, dim, factor = r.vm.recorder.with_ragged(value.number)
     return f"({r.expr(owner)}.size({dim}) * {factor})" if type(factor) is not int or factor != 1 else f"{r.expr(owner)}.size({dim})"
 
@@ -495,16 +520,19 @@ def late_number(r: Rebuilder, name: str) -> str:
 
 @rebuilds(FloatNumber)
 def float_number(r: Rebuilder, value: FloatNumber) -> str:
+    """A float that changes from call to call: computed from where its parts came from."""
     return r.computed(value.text, value.sources)
 
 
 @rebuilds(ExternalIterator, VaryingNumber, Untouched)
 def external(r: Rebuilder, value: Value) -> str:
+    """What is never looked into: read where it came from."""
     return r.source(value.source)
 
 
 @rebuilds(ObjectValue)
 def object_(r: Rebuilder, value: ObjectValue) -> str:
+    """An object of a class of the program: made by ``__new__`` of its builtin base, then filled."""
     if value.source is not None:
         return r.source(value.source)
     cls = r.class_name(value.cls)
@@ -512,48 +540,6 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
     return fill_attributes(r, value, name)
-
-
-@rebuilds(ExceptionObject)
-def exception(r: Rebuilder, value: ExceptionObject) -> str:
-    if value.source is not None:
-        return r.source(value.source)
-    cls = r.class_name(value.cls)
-    given = r.list(value.given())
-    name = r.assign(value, f"{cls}.__new__({cls}, {given})")
-    base = builtin_base(value.cls)
-    if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
-        r.body.append(f"{r.constants.name(base)}.__init__({name}, {given})")
-    if isinstance(value.fields["__traceback__"], TracebackValue) and value.fields["__traceback__"].raised is value:
-        r.body += raised_through(r, value.passages, name)
-    for field, item in value.fields.items():
-        if field not in LINKS:
-            r.body.append(f"{name}.{field} = {r.expr(item)}")
-        elif item is not LINKS[field] and not (field == "__traceback__" and getattr(item, "raised", None) is value):
-            r.body.append(f"{name}.{field} = {r.expr(item)}")
-    return fill_attributes(r, value, name)
-
-
-def raised_through(r: Rebuilder, passages: list[Passage], name: str) -> list[str]:
-    """Statements that raise an exception and let it come up to where it was caught: its traceback shows the frames and lines of the
-    user's."""
-    raising = f"raise {name}"
-    for passage in passages:
-        if passage.outermost:
-            return ["try:", Placed.at(f"    {raising}", passage.position), "except BaseException: pass"]
-        raising = raising.replace(name, "_e")
-        stub = Stub(passage.code, passage.globals, ["_e"], forgetting([Placed.at(raising, passage.position)], ["_e"]))
-        raising = f"{r.constants.define(stub)}({name})"
-    return ["try:", f"    {raising}", f"except BaseException: {name}.__traceback__ = {name}.__traceback__.tb_next"]
-
-
-@rebuilds(TracebackValue)
-def traceback(r: Rebuilder, value: TracebackValue) -> str:
-    if value.source is not None:
-        return r.source(value.source)
-    if not isinstance(value.raised, ExceptionObject) or value.raised.fields.get("__traceback__") is not value:
-        value.refuse(r.vm)
-    return f"{r.expr(value.raised)}.__traceback__"
 
 
 def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:

@@ -11,6 +11,7 @@ from .rebuild import Rebuilder, rebuilds
 
 @rebuilds(SetValue)
 def set_(r: Rebuilder, value: SetValue) -> str:
+    """A set or a frozenset, made in the way that gives its items in the order that they had."""
     if value.source is not None:
         return r.source(value.source)
     found = same_order(value.layout, value.items)

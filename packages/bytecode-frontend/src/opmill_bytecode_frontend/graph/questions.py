@@ -18,6 +18,11 @@ def register(op: str) -> str:
     )
 
 
+def name_of(function: object) -> str:
+    """What a torch function is called in messages."""
+    return getattr(function, "__name__", None) or str(function)
+
+
 def refused(name: str, why: str) -> tuple[str, str, str]:
     """What to say of a question about a tensor that only its data answer: what was met, why the graph ends, what to do."""
     if name == "__bool__":

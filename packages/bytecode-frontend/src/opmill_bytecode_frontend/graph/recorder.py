@@ -42,7 +42,7 @@ from .class_state import Wrappers
 from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
-from .questions import UNKNOWN, is_the_programs, refused, register
+from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
 from .several import refused_write
@@ -594,7 +594,3 @@ def is_plain_on_cpu(value: TensorValue) -> bool:
 def is_held(value: object) -> bool:
     """Whether an input is a tensor of a module: the check of the guards has it at hand."""
     return getattr(value, "held", False)
-
-
-def name_of(function: object) -> str:
-    return getattr(function, "__name__", None) or str(function)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @tracks(contextvars.ContextVar)
 def variable(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A context variable, known by identity."""
     return ContextVariable(obj, by_identity(vm, obj, source) or Pinned(obj, "context variable"))
 
 

@@ -16,6 +16,7 @@ from ..values.overriding import OverridingTensor
 from ..values.sequence import demanded_index
 from ..values.tensor import TensorValue
 from .context_variables import ContextVariable as ContextVariable  # which says how they are tracked
+from .tensor_inputs import graph_input as graph_input  # likewise
 
 if TYPE_CHECKING:
     from ..effects.changes import Effects

@@ -96,6 +96,8 @@ def under_own_name(function: Any) -> Any:
 
 
 def named_apart(function: Any) -> Any:
+    """A function that calls this one, and looks like a function of a program: an optimizer that takes it apart finds no name of torch's."""
+
     def own(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 

@@ -19,18 +19,13 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 
 import torch
 
-from opmill_fake_tensors.classes import computes_as_plain
-from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
-from opmill_fake_tensors.jagged import is_jagged
-from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
 from opmill_guards import CompiledFunction
-from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
+from opmill_guards.guard import Equals, Is, Length, Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 from opmill_guards.storage import length_of
 
 from ..assumptions.arrays_before import array_of_before
-from ..assumptions.contents import guard_items, know_contents
-from ..errors import NotYet
+from ..assumptions.contents import guard_items
 from ..values.assigned_attributes import show
 from ..values.base import Lazy, Machine, Value, written_in_python
 from ..values.classes import ClassValue, ModuleObject
@@ -46,14 +41,10 @@ from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from ..values.objects import ObjectValue, builtin_base, find_in_mro
 from ..values.opaque import ChanceValue, Untouched
-from ..values.overriding import OverridingTensor, has_functions_only
 from ..values.per_call import GivenClass, GivenFunction, is_plain
-from ..values.ragged import moving_inside
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
-from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
-from ..values.wrapped import guard_inside
 from .held import is_held, root_is_pinned
 from .owners import exempt, has_methods, is_disabled
 
@@ -78,6 +69,7 @@ def tracks(*types_: type) -> Callable[[W], W]:
 
 @functools.lru_cache(maxsize=4096)
 def tracker(kind: type) -> Callable[..., Value]:
+    """What makes the tracked value of an object of this class: that of the first class of its MRO with a row."""
     for cls in kind.__mro__:
         if cls in TRACKERS:
             return TRACKERS[cls]
@@ -135,6 +127,7 @@ def builtin_part(obj: object) -> ConstantValue | None:
 
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A number, a text or another immutable object: guarded by value, or one that may change from call to call."""
     if isinstance(obj, enum.Enum):
         return by_name(vm, obj, source)
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
@@ -163,11 +156,13 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(torch.Generator)
 def generator(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A random generator of torch, known by identity."""
     return ChanceValue(obj, by_identity(vm, obj, source))
 
 
 @tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
 def by_name(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A member of an enumeration, or a pattern of ``re``: known by identity."""
     if isinstance(obj, enum.Enum):
         return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
     return ConstantValue(obj, by_identity(vm, obj, source))
@@ -223,11 +218,13 @@ class FrozenObject(ObjectValue):
 
 @tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
 def description(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A description of a field, a parameter or a signature: known by identity, never written to."""
     return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(tuple)
 def tuple_(vm: Interpreter, obj: tuple[object, ...], source: Source | None) -> Value:
+    """A tuple: guarded by class and length, its items when they are read."""
     if not read_as_tuple(type(obj)):
         vm.unsupported("FE051", f"a tuple of class {type(obj).__qualname__}", "its class has a way of its own to read items")
     if source is None or type(source) is Pinned:
@@ -239,6 +236,7 @@ def tuple_(vm: Interpreter, obj: tuple[object, ...], source: Source | None) -> V
 
 @tracks(list, collections.deque)
 def list_(vm: Interpreter, obj: Any, source: Any) -> Value:
+    """A list or a deque: guarded by class and length (a list in steps, as it is read), its items when they are read."""
     source = by_structure(vm, obj, source)
     if source is not None and type(obj) is list:
         return GrowingList(vm, source, obj)
@@ -275,6 +273,7 @@ def called(obj: object) -> str:
 
 
 def dict_items(obj: dict[Any, object], source: Source | None, vm: Interpreter) -> dict[Hashable, tuple[Value, Lazy]]:
+    """The items of a real dictionary by their tracked keys; values are wrapped when they are read."""
     fixed = keys_are_known(vm, source)
     items = {}
     for k, v in dict.items(obj):
@@ -328,6 +327,7 @@ def same_contents(now: types.MappingProxyType[object, object], found: dict[objec
 
 @tracks(dict)
 def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
+    """A dictionary: guarded by class and keys, its values when they are read."""
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -342,6 +342,7 @@ def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
 
 @tracks(set, frozenset)
 def set_(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A set: guarded by its items where these are plain, else by identity and items."""
     plain = not (source is None or root_is_pinned(source)) and guard_items(vm, obj, source)
     if plain and source in vm.varying.opaque:
         return VaryingNumber(obj, source)
@@ -357,6 +358,7 @@ def set_(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(slice)
 def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A slice, of its three parts."""
     parts = [vm.wrap(getattr(obj, n), Attr(source, n) if source is not None else None) for n in ("start", "stop", "step")]
     if source is not None:
         vm.guard(TypeIs(source, slice))
@@ -365,6 +367,7 @@ def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(types.FunctionType)
 def function(vm: Interpreter, obj: types.FunctionType, source: Source | None) -> Value:
+    """A Python function: guarded by identity, or by its code where each call makes another."""
     if vm.varying.remade and made_by_calls(obj, source) and not is_disabled(obj):
         return GivenFunction(vm, obj, source)
     by_identity(vm, obj, source)
@@ -384,6 +387,7 @@ class CompiledValue(BuiltinValue):
 
 @tracks(CompiledFunction)
 def compiled_function(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A function that opmill has compiled, known by identity."""
     return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
 
 
@@ -400,11 +404,13 @@ class ScriptedValue(BuiltinValue):
 
 @tracks(torch.jit.ScriptFunction)
 def scripted_function(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A function of ``torch.jit.script``, known by identity."""
     return ScriptedValue(obj, by_identity(vm, obj, source) or Pinned(obj, "scripted function"))
 
 
 @tracks(types.MethodType)
 def method(vm: Interpreter, obj: types.MethodType, source: Source | None) -> Value:
+    """A bound method: its function and its object, each with its guards."""
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, types.MethodType))
     base = source if source is not None else Pinned(obj, obj.__qualname__ if hasattr(obj, "__qualname__") else "method")
@@ -413,6 +419,7 @@ def method(vm: Interpreter, obj: types.MethodType, source: Source | None) -> Val
 
 @tracks(functools.partial)
 def partial(vm: Interpreter, obj: functools.partial[object], source: Source | None) -> Value:
+    """A ``functools.partial``: known by identity, or by its parts where each call makes another."""
     if any(find_in_mro(type(obj).__mro__, name)[0] is not functools.partial for name in ("func", "args", "keywords")):
         return object_(vm, obj, source)  # a class that means something else by these
     if vm.varying.remade and source is not None and not root_is_pinned(source):
@@ -430,22 +437,26 @@ def partial(vm: Interpreter, obj: functools.partial[object], source: Source | No
 
 @tracks(BaseException)
 def exception(vm: Interpreter, obj: BaseException, source: Source | None) -> Value:
+    """An exception of before the call: its class is guarded, its fields when they are read."""
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     return ExceptionObject(type(obj), [], obj, source)
 
 
 @tracks(types.TracebackType)
 def traceback(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A traceback of before the call, known by its place."""
     return TracebackValue(None, obj, by_structure(vm, obj, source) or Pinned(obj, "traceback"))
 
 
 @tracks(types.CellType)
 def cell(vm: Interpreter, obj: types.CellType, source: Source | None) -> Value:
+    """A cell of a closure of before the call; its content is read late."""
     return CellValue(obj=obj, source=by_structure(vm, obj, source) or Pinned(obj, "cell"))
 
 
 @tracks(type)
 def class_(vm: Interpreter, obj: type, source: Source | None) -> Value:
+    """A class: known by identity, or by what is read of it where each call makes another."""
     if vm.varying.remade and made_by_calls(obj, source) and is_plain(obj):
         given = GivenClass(vm, obj, source)
         vm.know(obj, given)
@@ -456,6 +467,7 @@ def class_(vm: Interpreter, obj: type, source: Source | None) -> Value:
 
 @tracks(types.ModuleType)
 def module_object(vm: Interpreter, obj: types.ModuleType, source: Source | None) -> Value:
+    """An imported module, known by identity; its attributes are guarded when they are read."""
     return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, vars(obj).get("__name__", "module")))
 
 
@@ -478,6 +490,7 @@ def bound_builtin(vm: Interpreter, obj: Any, owner: object, source: Source | Non
     *(types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar, super, functools._lru_cache_wrapper, weakref.ref),
 )
 def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A function, a method or a descriptor of C, known by identity."""
     owner = getattr(obj, "__self__", None)
     bound = type(obj) in BOUND_IN_C and getattr(obj, "__module__", None) is None  # functions of pybind modules have a module
     if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
@@ -487,6 +500,7 @@ def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType, memoryview)
 def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """What captured code may hand on and not look into; its class is guarded."""
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, type(obj)))
     return Untouched(obj, source or Pinned(obj, type(obj).__name__))
@@ -494,11 +508,13 @@ def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(bytearray, array.array)
 def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """An object whose content Python code can change unseen: handed on, known by identity."""
     return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(torch.nn.Module)
 def module(vm: Interpreter, obj: torch.nn.Module, source: Source | None) -> Value:
+    """A ``torch.nn.Module``, known by its path and its structure; one without stores of its own is a plain object."""
     if not vars(obj).keys() >= set(STORES):  # its ``__init__`` has yet to run
         return object_(vm, obj, source)
     value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
@@ -506,82 +522,27 @@ def module(vm: Interpreter, obj: torch.nn.Module, source: Source | None) -> Valu
     return value
 
 
-@tracks(torch.Tensor)
-def tensor(vm: Interpreter, obj: torch.Tensor, source: Source | None) -> Value:
-    cls = type(obj)
-    if torch.nn.parameter.is_lazy(obj):
-        raise NotYet
-    source = Pinned(obj, "tensor") if source is None else source
-    if computes_as_plain(cls):
-        return graph_input(vm, obj, obj, source)
-    if takes_operators(cls):
-        return wrapper_input(vm, obj, source)
-    if not has_functions_only(cls):
-        vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "it gives attributes of tensors another meaning")
-    vm.recorder.overriding, vm.overridden[source] = True, torch.Tensor
-    return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
-
-
-def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source: Source) -> TensorValue:
-    """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
-    held = given is obj and vm.in_tree(source)
-    inside = moving_inside(vm.varying, given, source, held) if is_jagged(type(given)) else None
-    limits = vm.varying.dimensions(source, given, held) if inside is None else {}
-    try:
-        fake = vm.recorder.fake_of(given, source, limits, vm.varying.moving(source, given), inside=inside)
-    except FakeTensorError as exc:
-        vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
-    value = TensorValue(fake, None, type(given), given, source)
-    value.held, value.below = held, given is not obj
-    vm.recorder.by_fake[id(fake)] = value
-    keys = torch._C._dispatch_keys(obj).raw_repr()
-    sizes: Any = tuple(given.shape)
-    strides: Any = tuple(given.stride())
-    if inside is not None:  # what is inside tells them
-        vm.recorder.own_symbols(value)
-        sizes, strides = (None,) * given.dim(), None
-    elif limits:
-        vm.recorder.own_symbols(value)
-        sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
-        for d, stride in enumerate(fake.stride()):
-            if strides[d] is None:
-                vm.recorder.numbers.assume_stride(source, d, stride)
-    vm.guard_tensor(
-        TensorMatch(source, type(obj), given.dtype, given.device, given.layout, sizes, strides, given.requires_grad, keys), held
-    )
-    know_contents(vm, given, source, held)
-    return value
-
-
-def wrapper_input(vm: Interpreter, obj: torch.Tensor, source: Source) -> TensorValue:
-    """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
-    try:
-        take_apart(obj)
-        value = graph_input(vm, obj, obj, source)
-    except (NotTakenApart, NoFakeKernel) as error:
-        hint = "define __tensor_flatten__, which gives the names of the tensors inside and a context, and __tensor_unflatten__"
-        vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", str(error), hint)
-    guard_inside(vm, obj, value.fake, source)
-    return value
-
-
 @tracks(types.SimpleNamespace)
 def namespace(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A ``types.SimpleNamespace``: an object with attributes."""
     return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
 
 
 @tracks(_thread.LockType, _thread.RLock)
 def lock(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A lock, known by identity; it is taken and given back when the program runs."""
     return LockValue(obj, by_identity(vm, obj, source) or Pinned(obj, "lock"))
 
 
 @tracks(_thread._local)
 def thread_local(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A ``threading.local``: an object with the attributes of this thread."""
     return ThreadLocalValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(object)
 def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """Any other object: one of a class of the program by its attributes, one of C by identity."""
     heap = written_in_python(type(obj)) or type(obj) is object
     if not heap and hasattr(type(obj), "__next__"):
         return iterator_kind(obj, source)(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))

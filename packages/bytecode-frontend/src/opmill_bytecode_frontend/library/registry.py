@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Callable, TypeVar
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
+K = TypeVar("K")
 HANDLERS: dict[object, Handler] = {}
 OBJECTS_OF: dict[type, Handler] = {}
 NAMED: dict[str, Handler] = {}
 NAMED_WITH_FUNCTION: dict[str, Handler] = {}
 
 
+def _put(table: dict[K, Handler], keys: Iterable[K], handler: Handler) -> None:
+    """Raises ValueError for what has another handler already: which one counts would be a matter of imports."""
+    for key in keys:
+        if (before := table.setdefault(key, handler)) is not handler:
+            raise ValueError(f"calls of {key} have two handlers, {before.__qualname__} and {handler.__qualname__}")
+
+
 def handles(*objects: object) -> Callable[[H], H]:
     """The decorated function(vm, *args, **kwargs) stands for calls of these callables."""
 
     def add(handler: H) -> H:
-        for obj in objects:
-            HANDLERS[obj] = handler
+        _put(HANDLERS, objects, handler)
         return handler
 
     return add
@@ -27,8 +35,7 @@ def handles_objects_of(*classes: type) -> Callable[[H], H]:
     """The decorated function(vm, obj, args, kwargs) stands for calls of objects of exactly these classes, made before."""
 
     def add(handler: H) -> H:
-        for cls in classes:
-            OBJECTS_OF[cls] = handler
+        _put(OBJECTS_OF, classes, handler)
         return handler
 
     return add
@@ -38,8 +45,7 @@ def receives_function(*names: str) -> Callable[[H], H]:
     """As ``named``, for functions made anew by each call of another: the real function is the handler's second argument."""
 
     def add(handler: H) -> H:
-        for name in names:
-            NAMED_WITH_FUNCTION[name] = handler
+        _put(NAMED_WITH_FUNCTION, names, handler)
         return handler
 
     return add
@@ -49,8 +55,7 @@ def named(*names: str) -> Callable[[H], H]:
     """As ``handles`` for Python functions by ``module.qualname``, so that they need not be imported."""
 
     def add(handler: H) -> H:
-        for name in names:
-            NAMED[name] = handler
+        _put(NAMED, names, handler)
         return handler
 
     return add

@@ -39,6 +39,7 @@ class MovedIterator(ExternalIterator):
 
 
 def looked_at(vm: Machine, item: Value | Lazy) -> Value:
+    """An item as a tracked value."""
     return vm.wrap(item.obj, item.source) if type(item) is Lazy else item
 
 

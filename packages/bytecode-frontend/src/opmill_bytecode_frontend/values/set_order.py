@@ -37,6 +37,7 @@ class StandIn:
 
 
 def stands_for_itself(obj: object) -> bool:
+    """Whether an object's hash and comparison are Python's own: a plain constant, or a tuple of such."""
     kind = type(obj)
     return kind in PLAIN or (kind is tuple and all(map(stands_for_itself, cast("tuple[object, ...]", obj))))
 
@@ -58,11 +59,13 @@ def stand_in(key: Hashable, value: Value) -> Hashable:
 
 
 def stand_ins(items: Keyed) -> list[Hashable] | None:
+    """Real objects that are hashed and compared as the items are; None where one item has none."""
     found = [stand_in(key, value) for key, value in items.items()]
     return None if any(each is MISSING for each in found) else found
 
 
 def key_of(stands: Hashable) -> Hashable:
+    """The key of what a stand-in stands for."""
     return stands.key if isinstance(stands, StandIn) else stands
 
 

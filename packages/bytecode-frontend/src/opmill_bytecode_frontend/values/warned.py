@@ -57,6 +57,7 @@ def hearing() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def still_ignored(heard: warnings.WarningMessage, module: str) -> Callable[[types.ModuleType], bool]:
+    """Whether the filters of a ``warnings`` module still ignore a warning that was heard in ``module``."""
     return lambda now: is_ignored(now.filters, now.defaultaction, heard, module)
 
 

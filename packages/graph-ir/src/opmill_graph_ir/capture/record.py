@@ -39,10 +39,7 @@ _WAITS = ("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autog
 _OF_CUDNN = ("aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward")
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
-_TRACKED = {
-    "aten::unsafe_split.Tensor": aten.split.Tensor,
-    "aten::unsafe_split_with_sizes": aten.split_with_sizes.default,
-}
+_TRACKED = {"aten::unsafe_split.Tensor": aten.split.Tensor, "aten::unsafe_split_with_sizes": aten.split_with_sizes.default}
 """Operators whose results share memory with their arguments though their schemas do not say so, and those that say it."""
 _OF_SHAPES = "aten::_assert_tensor_metadata aten::_assert_scalar aten::sym_constrain_range aten::sym_constrain_range_for_size".split()
 _STRIDED = ("aten::as_strided_copy", "aten::as_strided_scatter")
@@ -75,6 +72,8 @@ class Memory:
 
 @dataclass(eq=False)
 class Track:
+    """How a value is seen in memory: views by ``chain`` from ``base``. ``value`` is its name, right at that ``version`` of the memory."""
+
     base: Memory
     chain: tuple[_Step, ...]
     value: str

@@ -22,6 +22,7 @@ NONE = ConstantValue(None)
 
 @opcode("CHECK_EG_MATCH")
 def check_group_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """``except* classes``: pops both, pushes the part of the exception that is left and the part that matches, or None for each."""
     wanted = frame.pop()
     exc = frame.pop()
     classes = tuple(v.constant() for v in vm.unpack(wanted)) if isinstance(wanted, TupleValue) else (wanted.constant(),)
@@ -39,12 +40,14 @@ def check_group_match(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 
 @opcode("PREP_RERAISE_STAR", until=(3, 11))
 def prepare_reraise(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """The end of a ``try`` with ``except*``: pops the raised and the original exception, pushes what is to be raised, or None."""
     raised = frame.pop()
     frame.push(reraised(vm, frame.pop(), vm.unpack(raised)))
 
 
 @opcode("CALL_INTRINSIC_2", since=(3, 12))
 def call_intrinsic_2(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """From 3.12 on the end of ``except*``; the intrinsics for type parameters are refused (FE062)."""
     if ins.argval != 1:  # the others make type variables
         vm.unsupported("FE062", f"intrinsic {ins.argval} of two values")
     prepare_reraise(vm, frame, ins)

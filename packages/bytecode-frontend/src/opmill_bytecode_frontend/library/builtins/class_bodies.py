@@ -222,6 +222,7 @@ def make_class(
 
 
 def stand_in_once(vm: Interpreter, value: Value, made: dict[int, object]) -> object:
+    """What stands for a value while a real class is made; the same for the same value. ``made``: those so far, by id."""
     if id(value) not in made:
         made[id(value)] = stand_in(vm, value)
     return made[id(value)]
@@ -251,6 +252,7 @@ def made_by_function(vm: Interpreter, function: Callable[..., type], args: list[
 
 @named("collections.namedtuple")
 def named_tuple(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``collections.namedtuple``: a class, made by the real function."""
     return made_by_function(vm, collections.namedtuple, list(args), kwargs)
 
 

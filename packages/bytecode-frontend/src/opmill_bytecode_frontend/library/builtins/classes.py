@@ -216,6 +216,7 @@ def make_tuple(vm: Interpreter, cls: type, args: list[Value]) -> Value:
 
 @handles(*BUILTIN_NEW)
 def builtin_new(vm: Interpreter, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    """``object.__new__`` and its like: an object of the class with the storage of its builtin base."""
     plain = cls.obj
     if issubclass(plain, BaseExceptionGroup):
         kind, given = checked_group(vm, plain, list(args))
@@ -234,10 +235,12 @@ def builtin_new(vm: Interpreter, cls: ClassValue, *args: Value, **kwargs: Value)
 
 @handles(tuple.__new__)
 def tuple_new(vm: Interpreter, cls: ClassValue, *items: Value) -> Value:
+    """``tuple.__new__``: a tuple of that class."""
     return make_tuple(vm, cls.obj, list(items))
 
 
 def made_super(vm: Interpreter, after: type, owner: Value) -> Value:
+    """``super(after, owner)``; raises TypeError as Python does where the object is of another class."""
     given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
     if not issubclass(given, after) and not issubclass(owner.python_type(), after):
         vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
@@ -246,6 +249,7 @@ def made_super(vm: Interpreter, after: type, owner: Value) -> Value:
 
 @handles(super)
 def super_(vm: Interpreter, *args: Value) -> Value:
+    """``super`` of a class and an object, or of those of the method that calls it."""
     if args:
         if len(args) != 2 or not isinstance(args[0], ClassValue):
             vm.unsupported("FE010", "super() with other than a class and an object")
@@ -274,11 +278,13 @@ def super_(vm: Interpreter, *args: Value) -> Value:
 
 @handles(list)
 def list_(vm: Interpreter, items: Value | None = None) -> Value:
+    """``list()`` of what an iterable gives."""
     return ListValue([] if items is None else list(vm.unpack(items, sized=True)))
 
 
 @handles(tuple)
 def tuple_(vm: Interpreter, items: Value | None = None) -> Value:
+    """``tuple()`` of what an iterable gives; a plain tuple is itself."""
     if isinstance(items, TupleValue) and items.cls is tuple:
         return items
     return TupleValue([] if items is None else list(vm.unpack(items, sized=True)))
@@ -286,6 +292,7 @@ def tuple_(vm: Interpreter, items: Value | None = None) -> Value:
 
 @handles(torch.Generator)
 def generator(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.Generator()`` is refused (FE012)."""
     return vm.unsupported(
         "FE012", "making a torch.Generator in captured code", "each call has a new one", "make it outside of the compiled function"
     )
@@ -293,16 +300,19 @@ def generator(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
 
 @handles(torch.Size)
 def size(vm: Interpreter, items: Value = TupleValue([])) -> Value:
+    """``torch.Size()`` of what an iterable gives."""
     return TupleValue(list(vm.unpack(items)), torch.Size)
 
 
 @handles(set)
 def set_(vm: Interpreter, items: Value | None = None) -> Value:
+    """``set()`` of what an iterable gives."""
     return made_of(vm, items, set)
 
 
 @handles(frozenset)
 def frozenset_(vm: Interpreter, items: Value | None = None) -> Value:
+    """``frozenset()`` of what an iterable gives; a plain one is itself."""
     if isinstance(items, SetValue) and items.cls is frozenset:
         return items
     return made_of(vm, items, frozenset)
@@ -318,6 +328,7 @@ def made_of(vm: Interpreter, items: Value | None, cls: type) -> Value:
 
 @handles(dict)
 def dict_(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
+    """``dict()`` of a mapping or of pairs, and of keywords."""
     if len(args) > 1:
         vm.throw(TypeError, f"dict expected at most 1 argument, got {len(args)}")
     out = DictValue({})
@@ -327,6 +338,7 @@ def dict_(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.OrderedDict)
 def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
+    """``collections.OrderedDict()``."""
     if len(args) > 1:
         vm.throw(TypeError, f"expected at most 1 arguments, got {len(args)}")
     out = DictValue({}, collections.OrderedDict)
@@ -336,6 +348,7 @@ def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.defaultdict)
 def default_dict(vm: Interpreter, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
+    """``collections.defaultdict()``; the factory is called when a key is missed."""
     if not is_none(factory) and not is_callable(vm, factory):
         vm.throw(TypeError, "first argument must be callable or None")
     if len(args) > 1:
@@ -348,6 +361,7 @@ def default_dict(vm: Interpreter, factory: Value = ConstantValue(None), /, *args
 
 @handles(collections.deque)
 def deque(vm: Interpreter, items: Value | None = None, maxlen: Value = ConstantValue(None)) -> Value:
+    """``collections.deque()`` with its greatest length."""
     out = DequeValue([], maxlen=longest(vm, maxlen))
     if items is not None:
         out.m_extend(vm, items)
@@ -356,6 +370,7 @@ def deque(vm: Interpreter, items: Value | None = None, maxlen: Value = ConstantV
 
 @handles(types.MappingProxyType)
 def mapping_proxy(vm: Interpreter, mapping: Value) -> Value:
+    """``types.MappingProxyType()`` of a plain dictionary; others are refused (FE020)."""
     if type(mapping) is not DictValue:
         vm.unsupported("FE020", "a mapping proxy", f"it shows a {mapping.python_type().__qualname__}")
     return mapping.proxy(vm)
@@ -363,6 +378,7 @@ def mapping_proxy(vm: Interpreter, mapping: Value) -> Value:
 
 @handles(slice)
 def slice_(vm: Interpreter, *args: Value) -> Value:
+    """``slice()`` of one to three parts."""
     none = ConstantValue(None)
     if not 1 <= len(args) <= 3:
         vm.throw(TypeError, f"slice expected at {'least 1 argument' if not args else 'most 3 arguments'}, got {len(args)}")
@@ -372,6 +388,7 @@ def slice_(vm: Interpreter, *args: Value) -> Value:
 
 @handles(range)
 def range_(vm: Interpreter, *args: Value) -> Value:
+    """``range()``; sizes that change become guards here."""
     plain = []
     if len(args) > 3:
         vm.throw(TypeError, f"range expected at most 3 arguments, got {len(args)}")
@@ -386,62 +403,9 @@ def range_(vm: Interpreter, *args: Value) -> Value:
         return vm.throw_real(exc)
 
 
-@handles(int, float, complex)
-def number(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
-    return vm.unsupported("FE011", "number")
-
-
-def _number(cls: type, *dunders: str) -> Callable[..., Value]:
-    def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
-        if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
-            return args[0].dunder(vm, dunders[0], [])
-        if len(args) == 1 and not kwargs:
-            try:
-                plain = args[0].constant()
-            except NotConstant:
-                for name in dunders:
-                    result = args[0].special(vm, name, [])
-                    if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
-                        vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
-                    wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
-                    if result is not None and (
-                        name == "__trunc__" or (result.python_type() is not wanted and issubclass(result.python_type(), wanted))
-                    ):
-                        vm.unsupported(
-                            "FE011",
-                            f"{cls.__name__}() of a number whose {name} gives a {result.python_type().__name__}",
-                            "Python warns of it",
-                        )
-                    if isinstance(result, ConstantValue) and not isinstance(result.value, wanted):
-                        said = f"{args[0].python_type().__name__}.{name}" if name == "__float__" else name
-                        vm.throw(TypeError, f"{said} returned non-{wanted.__name__} (type {type(result.value).__name__})")
-                    if result is not None:
-                        return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
-                given = args[0].python_type()
-                if any(hasattr(given, name) for name in dunders) or issubclass(given, (str, bytes)):
-                    vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
-                vm.throw(TypeError, f"{cls.__name__}() {WANTED[cls]}, not {given.__name__!r}")
-            try:
-                return ConstantValue(cls(plain))
-            except Exception as exc:
-                vm.throw_real(exc)
-        return fold(vm, cls, list(args), kwargs)
-
-    return convert
-
-
-WANTED = {
-    int: "argument must be a string, a bytes-like object or a real number",
-    float: "argument must be a string or a real number",
-    complex: "first argument must be a string or a number",
-}
-handles(int)(_number(int, "__int__", "__index__", "__trunc__"))
-handles(float)(_number(float, "__float__", "__index__"))
-handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))
-
-
 @handles(bool)
 def bool_(vm: Interpreter, value: Value = ConstantValue(False)) -> Value:
+    """``bool()``; of a tensor with one element whose value nobody knows yet it is read from the graph's tensor."""
     held = value.inner if isinstance(value, ArrayValue) else value
     if type(held) is TensorValue and not held.is_known() and all(type(n) is int and n == 1 for n in held.fake.shape):
         truth = held if held.fake.dtype is torch.bool else held.method(vm, "ne", [ConstantValue(0)], {})
@@ -483,16 +447,19 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
 
 @handles(str)
 def str_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``str()``: by ``__str__`` of the class."""
     return text(vm, args[0], "__str__") if len(args) == 1 and not kwargs else fold(vm, str, list(args), kwargs)
 
 
 @handles(repr)
 def repr_(vm: Interpreter, value: Value) -> Value:
+    """``repr()``: by ``__repr__`` of the class."""
     return text(vm, value, "__repr__")
 
 
 @handles(ascii)
 def ascii_(vm: Interpreter, value: Value) -> Value:
+    """``ascii()``: ``repr()`` with escapes."""
     return ConstantValue(text(vm, value, "__repr__").constant().encode("ascii", "backslashreplace").decode())
 
 
@@ -506,6 +473,7 @@ def says_as_enum(cls: type) -> bool:
 
 @handles(format)
 def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> Value:
+    """``format()``: by ``__format__`` of the class."""
     cls = value.python_type()
     owner, written = find_in_mro(cls.__mro__, "__format__")[0], vm.hook(cls, "__format__")
     if isinstance(value, (ObjectValue, TupleValue, ClassValue)) and not (issubclass(cls, enum.Enum) and says_as_enum(cls)):
@@ -526,6 +494,7 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
 
 @handles(functools.partial)
 def partial(vm: Interpreter, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """``functools.partial()``; one of a partial takes that one's arguments over, as Python does."""
     if not is_callable(vm, fn):
         vm.throw(TypeError, "the first argument must be callable")
     flat = isinstance(fn, PartialValue) and not fn.attrs and not (fn.obj is not None and fn.obj.__dict__)
@@ -538,16 +507,19 @@ def partial(vm: Interpreter, fn: Value, /, *args: Value, **kwargs: Value) -> Val
 
 @handles(types.MethodType)
 def method_type(vm: Interpreter, fn: Value, owner: Value) -> Value:
+    """``types.MethodType()``: a function bound to an object."""
     return MethodValue(fn, owner)
 
 
 @handles(types.CellType)
 def cell_type(vm: Interpreter, *content: Value) -> Value:
+    """``types.CellType()``: a cell, empty without a content."""
     return CellValue(content[0] if content else MISSING)
 
 
 @handles(object)
 def object_(vm: Interpreter) -> Value:
+    """``object()``."""
     return ObjectValue(object)
 
 

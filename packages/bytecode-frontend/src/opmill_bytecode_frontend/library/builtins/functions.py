@@ -55,6 +55,7 @@ def at_most(vm: Machine, name: str, most: int, given: int) -> None:
 
 @handles(len)
 def len_(vm: Interpreter, value: Value) -> Value:
+    """``len()``: by ``__len__`` of the class."""
     result = value.special(vm, "__len__", [])
     if result is None:
         return vm.throw(TypeError, f"object of type {value.python_type().__name__!r} has no len()")
@@ -70,6 +71,7 @@ def attribute_name(vm: Interpreter, name: Value) -> str:
 
 @handles(getattr)
 def getattr_(vm: Interpreter, owner: Value, name: Value, *default: Value) -> Value:
+    """``getattr()``; with a default it takes the place of an AttributeError."""
     at_most(vm, "getattr", 3, 2 + len(default))
     wanted = attribute_name(vm, name)
     if not default:
@@ -82,18 +84,21 @@ def getattr_(vm: Interpreter, owner: Value, name: Value, *default: Value) -> Val
 
 @handles(hasattr)
 def hasattr_(vm: Interpreter, owner: Value, name: Value) -> Value:
+    """``hasattr()``: whether reading it raises no AttributeError."""
     wanted = attribute_name(vm, name)
     return ConstantValue(vm.attempt(lambda: vm.getattr(owner, wanted), AttributeError) is not None)
 
 
 @handles(setattr)
 def setattr_(vm: Interpreter, owner: Value, name: Value, value: Value) -> Value:
+    """``setattr()``."""
     vm.setattr(owner, attribute_name(vm, name), value)
     return NONE
 
 
 @handles(delattr)
 def delattr_(vm: Interpreter, owner: Value, name: Value) -> Value:
+    """``delattr()``."""
     owner.delattr(vm, attribute_name(vm, name))
     return NONE
 
@@ -160,11 +165,13 @@ def plain_classes(vm: Interpreter, classes: Value) -> Any:
 
 @handles(isinstance)
 def isinstance_(vm: Interpreter, value: Value, classes: Value) -> Value:
+    """``isinstance()``, by ``__instancecheck__`` where a class has one."""
     return ConstantValue(is_instance(vm, value, plain_classes(vm, classes)))
 
 
 @handles(issubclass)
 def issubclass_(vm: Interpreter, cls: Value, classes: Value) -> Value:
+    """``issubclass()``, by ``__subclasscheck__`` where a class has one."""
     return ConstantValue(is_subclass(vm, cls, plain_classes(vm, classes)))
 
 
@@ -183,11 +190,13 @@ def is_subclass(vm: Interpreter, given: Value, classes: Any) -> bool:
 
 @handles(callable)
 def callable_(vm: Interpreter, value: Value) -> Value:
+    """``callable()``: whether the class has ``__call__``."""
     return ConstantValue(is_callable(vm, value))
 
 
 @handles(iter)
 def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
+    """``iter()`` of an iterable, or of a function that is called until it gives the sentinel."""
     at_most(vm, "iter", 2, 1 + len(sentinel))
     if not sentinel:
         return vm.iterate(value)
@@ -209,6 +218,7 @@ def iter_(vm: Interpreter, value: Value, *sentinel: Value) -> Value:
 
 @handles(next)
 def next_(vm: Interpreter, iterator: Value, *default: Value) -> Value:
+    """``next()``; a default takes the place of StopIteration."""
     at_most(vm, "next", 2, 1 + len(default))
     if default:
         item = vm.next(iterator)
@@ -220,6 +230,7 @@ def next_(vm: Interpreter, iterator: Value, *default: Value) -> Value:
 
 @handles(any)
 def any_(vm: Interpreter, items: Value) -> Value:
+    """``any()``: asks until one is true."""
     inner = vm.iterate(items)
     while (item := vm.next(inner)) is not STOP:
         if vm.truth(item):
@@ -229,6 +240,7 @@ def any_(vm: Interpreter, items: Value) -> Value:
 
 @handles(all)
 def all_(vm: Interpreter, items: Value) -> Value:
+    """``all()``: asks until one is false."""
     inner = vm.iterate(items)
     while (item := vm.next(inner)) is not STOP:
         if not vm.truth(item):
@@ -238,6 +250,7 @@ def all_(vm: Interpreter, items: Value) -> Value:
 
 @handles(sum)
 def sum_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -> Value:
+    """``sum()``: plain numbers together, in Python's way; others by ``+``."""
     if issubclass(start.python_type(), (str, bytes, bytearray)):
         fold(vm, sum, [TupleValue([]), start], {})  # which raises
     numbers: list[Any] = []
@@ -285,16 +298,19 @@ handles(max)(_extreme(">"))
 
 @handles(sorted)
 def sorted_(vm: Interpreter, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
+    """``sorted()``: a new list."""
     return ListValue(sort_values(vm, vm.unpack(items, sized=True), key, reverse))
 
 
 @handles(abs, operator.abs)
 def abs_(vm: Interpreter, value: Value) -> Value:
+    """``abs()``: by ``__abs__``."""
     return vm.unary("__abs__", value)
 
 
 @handles(round)
 def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
+    """``round()``: by ``__round__``."""
     cls = value.python_type()
     if not class_has(vm, value, "__round__"):
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
@@ -307,11 +323,13 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
 
 @handles(pow)
 def pow_(vm: Interpreter, left: Value, right: Value, *mod: Value) -> Value:
+    """``pow()``: ``**``, or of three numbers."""
     return vm.binary("**", left, right) if not mod else fold(vm, pow, [left, right, *mod], {})
 
 
 @handles(divmod)
 def divmod_(vm: Interpreter, left: Value, right: Value) -> Value:
+    """``divmod()``: by ``__divmod__`` or ``__rdivmod__``; of sizes ``//`` and ``%``."""
     if left.symbolic or right.symbolic:
         return TupleValue([vm.binary("//", left, right), vm.binary("%", left, right)])
     for owner, name, other in ((left, "__divmod__", right), (right, "__rdivmod__", left)):
@@ -324,6 +342,7 @@ def divmod_(vm: Interpreter, left: Value, right: Value) -> Value:
 
 @handles(id)
 def id_(vm: Interpreter, value: Value) -> Value:
+    """``id()``: of an object of before the call a number that is guarded; of others one that only compares."""
     real = value.real()
     if real is MISSING or isinstance(value, ConstantValue):
         return AddressValue(value)
@@ -333,6 +352,7 @@ def id_(vm: Interpreter, value: Value) -> Value:
 
 @handles(hash)
 def hash_(vm: Interpreter, value: Value) -> Value:
+    """``hash()``; that of a tensor is refused (FE024)."""
     key = vm.key(value)  # what has none raises here
     if isinstance(value, TensorValue):
         vm.unsupported("FE024", "hash of a tensor")
@@ -362,11 +382,13 @@ class Hashed:
 
 @handles(_thread.get_ident)
 def get_ident(vm: Interpreter) -> Value:
+    """``threading.get_ident()``: a number that only compares."""
     return AddressValue(_thread)
 
 
 @handles(functools.cmp_to_key)
 def cmp_to_key(vm: Interpreter, function: Value) -> Value:
+    """``functools.cmp_to_key()``: keys that are compared by calling the function."""
     return Closure(lambda vm, value: ComparedValue(function, value))
 
 
@@ -390,6 +412,7 @@ class ComparedValue(Value):
 
 @handles(vars)
 def vars_(vm: Interpreter, *value: Value) -> Value:
+    """``vars()``: ``__dict__`` of an object, or the local names."""
     at_most(vm, "vars", 1, len(value))
     if not value:
         return locals_(vm)
@@ -399,6 +422,7 @@ def vars_(vm: Interpreter, *value: Value) -> Value:
 
 @handles(dir)
 def dir_(vm: Interpreter, value: Value) -> Value:
+    """``dir()`` of what captured code has not written to."""
     classes = (value.obj if isinstance(value, ClassValue) else value.python_type()).__mro__
     names = value.attrs if isinstance(value, ObjectValue) and value.has_dict() else None
     kept = names is None or names.before is None or list(names.items) == list(names.before)
@@ -424,6 +448,7 @@ def was_written_to(value: Value) -> bool:
 
 @handles(globals)
 def globals_(vm: Interpreter) -> Value:
+    """``globals()`` of the function that calls it."""
     return vm.names(vm.frame.globals)
 
 
@@ -446,6 +471,7 @@ def locals_(vm: Interpreter) -> Value:
 
 @handles(functools.reduce)
 def reduce(vm: Interpreter, fn: Value, items: Value, *initial: Value) -> Value:
+    """``functools.reduce()``."""
     at_most(vm, "reduce", 3, 2 + len(initial))
     values = itertools.chain(initial, each(vm, vm.iterate(items)))
     total = next(values, None)
@@ -458,6 +484,7 @@ def reduce(vm: Interpreter, fn: Value, items: Value, *initial: Value) -> Value:
 
 @named("typing.cast")
 def cast(vm: Interpreter, typ: Value, val: Value) -> Value:
+    """``typing.cast()``: the value itself."""
     return val
 
 
@@ -479,6 +506,7 @@ def of_alias(vm: Interpreter, alias: Any, args: list[Value], kwargs: dict[str, V
 
 @handles(typing.NewType.__call__)
 def of_new_type(vm: Interpreter, val: Value) -> Value:
+    """A call of a ``typing.NewType``: the value itself."""
     return val
 
 
@@ -505,6 +533,7 @@ def caller(vm: Interpreter, depth: Value = ConstantValue(1), default: Value = Co
 
 @named("inspect.signature")
 def signature(vm: Interpreter, function: Value, **kwargs: Value) -> Value:
+    """``inspect.signature()`` of a real function that captured code has not written to."""
     if was_written_to(function):
         vm.unsupported("FE014", f"inspect.signature of {function.describe()}", "captured code has written to its attributes")
     try:
@@ -531,6 +560,7 @@ def called_by_instances(vm: Interpreter, value: ObjectValue) -> Callable[..., ob
 
 @handles(dict.fromkeys, dict.__dict__["fromkeys"])
 def fromkeys(vm: Interpreter, *args: Value) -> Value:
+    """``dict.fromkeys()``, also of classes that derive from it."""
     cls = args[0].constant() if isinstance(args[0], ClassValue) else dict
     keys, *default = args[1:] if isinstance(args[0], ClassValue) else args
     out = DictValue({}) if cls is dict else vm.call(args[0], [], {})

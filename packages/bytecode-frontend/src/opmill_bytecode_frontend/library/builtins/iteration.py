@@ -31,6 +31,7 @@ def each(vm: Machine, iterator: Value) -> Iterator[Value]:
 
 @handles(itertools.chain)
 def chain(vm: Machine, *iterables: Value) -> Value:
+    """``itertools.chain()``."""
     left, running = list(iterables), list[Value]()
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -44,6 +45,7 @@ def chain(vm: Machine, *iterables: Value) -> Value:
 
 @handles(itertools.chain.from_iterable, itertools.chain.__dict__["from_iterable"])
 def chain_from_iterable(vm: Machine, *args: Value) -> Value:
+    """``itertools.chain.from_iterable()``."""
     outer, running = vm.iterate(args[-1]), list[Value]()
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -94,6 +96,7 @@ def islice(vm: Machine, items: Value, *limits: Value) -> Value:
 
 @handles(itertools.product)
 def product(vm: Machine, *iterables: Value, repeat: Value = ConstantValue(1)) -> Value:
+    """``itertools.product()``; its iterables are read at once, as Python's are."""
     return rows(vm, itertools.product, [vm.unpack(v, sized=True) for v in iterables], repeat=repeat)
 
 
@@ -137,6 +140,7 @@ def gone_ahead(kind: Callable[..., Iterator[object]], steps: int, *given: object
 
 @handles(itertools.repeat)
 def repeat(vm: Machine, object: Value, times: Value | None = None) -> Value:
+    """``itertools.repeat()``, for ever without ``times``."""
     left = None if times is None else max(0, whole(vm, times))
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -150,6 +154,7 @@ def repeat(vm: Machine, object: Value, times: Value | None = None) -> Value:
 
 @handles(itertools.count)
 def count(vm: Machine, start: Value = ConstantValue(0), step: Value = ConstantValue(1)) -> Value:
+    """``itertools.count()``."""
     for number in (start, step):
         if not any(hasattr(number.python_type(), name) for name in ("__index__", "__int__", "__float__", "__complex__")):
             vm.throw(TypeError, "a number is required")
@@ -167,6 +172,7 @@ def count(vm: Machine, start: Value = ConstantValue(0), step: Value = ConstantVa
 
 @handles(itertools.cycle)
 def cycle(vm: Machine, items: Value) -> Value:
+    """``itertools.cycle()``."""
     inner, seen, place = [vm.iterate(items)], list[Value](), 0
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -184,6 +190,7 @@ def cycle(vm: Machine, items: Value) -> Value:
 
 @handles(itertools.accumulate)
 def accumulate(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Value:
+    """``itertools.accumulate()``; without a function it adds."""
     inner, total = vm.iterate(iterable), list[Value]()
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -201,6 +208,7 @@ def accumulate(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Val
 
 @handles(itertools.starmap)
 def starmap(vm: Machine, function: Value, items: Value) -> Value:
+    """``itertools.starmap()``."""
     inner = vm.iterate(items)
     return PythonIterator(
         lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap, lambda: [function, inner]
@@ -209,6 +217,7 @@ def starmap(vm: Machine, function: Value, items: Value) -> Value:
 
 @handles(itertools.zip_longest)
 def zip_longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Value:
+    """``itertools.zip_longest()``."""
     inner: list[Value | None] = [vm.iterate(v) for v in iterables]
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -232,6 +241,7 @@ def zip_longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Valu
 
 @handles(itertools.pairwise)
 def pairwise(vm: Machine, items: Value) -> Value:
+    """``itertools.pairwise()``."""
     inner, before = vm.iterate(items), list[Value]()
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -290,6 +300,7 @@ def _filterfalse(vm: Machine, function: Value, inner: Value, turned: list[Value]
 
 @handles(itertools.compress)
 def compress(vm: Machine, data: Value, selectors: Value) -> Value:
+    """``itertools.compress()``."""
     inner, chosen = vm.iterate(data), vm.iterate(selectors)
 
     def run(vm: Machine) -> Iterator[Value]:
@@ -342,6 +353,7 @@ class Groups:
 
 @handles(itertools.groupby)
 def groupby(vm: Machine, iterable: Value, key: Value = NONE) -> Value:
+    """``itertools.groupby()``; a group ends where the next one is asked for."""
     return PythonIterator(Groups(vm.iterate(iterable), key).run, itertools.groupby)
 
 
@@ -350,6 +362,7 @@ TEE: type = type(itertools.tee(())[0])
 
 @handles(itertools.tee)
 def tee(vm: Machine, items: Value, n: Value = ConstantValue(2)) -> Value:
+    """``itertools.tee()``: iterators that share what they have read."""
     number = whole(vm, n)
     if number < 0:
         vm.throw(ValueError, "n must be >= 0")

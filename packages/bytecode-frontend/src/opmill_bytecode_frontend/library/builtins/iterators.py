@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @handles(enumerate)
 def enumerate_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -> Value:
+    """``enumerate()``."""
     i = demanded_index(vm, start).constant()
     inner = vm.iterate(items)
 
@@ -32,6 +33,7 @@ def enumerate_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -
 
 @handles(zip)
 def zip_(vm: Interpreter, *iterables: Value, strict: Value = ConstantValue(False)) -> Value:
+    """``zip()``; with ``strict`` it raises where one is shorter."""
     inner = [vm.iterate(v) for v in iterables]
 
     def make(vm: Machine) -> Iterator[Value]:
@@ -53,6 +55,7 @@ def zip_(vm: Interpreter, *iterables: Value, strict: Value = ConstantValue(False
 
 @handles(map)
 def map_(vm: Interpreter, fn: Value, *iterables: Value) -> Value:
+    """``map()``: the function is called when an item is asked for."""
     if not iterables:
         vm.throw(TypeError, "map() must have at least two arguments.")
     inner = [vm.iterate(v) for v in iterables]
@@ -72,6 +75,7 @@ def map_(vm: Interpreter, fn: Value, *iterables: Value) -> Value:
 
 @handles(filter)
 def filter_(vm: Interpreter, fn: Value, items: Value) -> Value:
+    """``filter()``; None keeps what is true."""
     inner = vm.iterate(items)
     plain = isinstance(fn, ConstantValue) and fn.value is None
 
@@ -85,6 +89,7 @@ def filter_(vm: Interpreter, fn: Value, items: Value) -> Value:
 
 @handles(reversed)
 def reversed_(vm: Interpreter, items: Value) -> Value:
+    """``reversed()``: by ``__reversed__``, or by length and positions."""
     if isinstance(items, ConstantValue) and isinstance(items.value, (range, str, bytes, tuple)):
         return items.m___reversed__(vm)
     result = items.special(vm, "__reversed__", [])

@@ -165,6 +165,8 @@ IN_PYTHON: dict[str, object] = {
 
 
 def in_python(function: object, name: str) -> Callable[..., Value]:
+    """A handler for a function of C: interprets ``function``, which does the same in Python. ``name``: what messages call it."""
+
     def handler(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if name in vars(heapq) and not (args and isinstance(args[0], ListValue) and issubclass(args[0].python_type(), list)):
             vm.unsupported("FE011", f"call of {name} on something other than a list")

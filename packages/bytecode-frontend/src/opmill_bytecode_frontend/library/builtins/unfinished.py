@@ -30,6 +30,7 @@ def accumulate(inner: Iterator[object], function: Callable[..., object], initial
 
 
 def zip_longest(fill: object, *inner: Iterator[object]) -> Iterator[object]:
+    """``itertools.zip_longest()`` with its fill value in front."""
     return itertools.zip_longest(*inner, fillvalue=fill)
 
 
@@ -42,6 +43,7 @@ def called(function: Callable[[], object], sentinel: object, *ended: None) -> It
 
 
 def zip_strict(*inner: Iterator[object]) -> Iterator[tuple[object, ...]]:
+    """``zip(strict=True)``."""
     return zip(*inner, strict=True)
 
 

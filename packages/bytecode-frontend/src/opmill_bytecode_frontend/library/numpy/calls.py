@@ -167,6 +167,7 @@ def outer(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]
 
 
 def sorted_values(vm: Interpreter, args: list[Value], kwargs: dict[str, Value]) -> ArrayValue:
+    """``numpy.sort()`` of tracked arguments."""
     made = numpy_called(vm, sys.modules["numpy"].sort, args, kwargs)
     assert isinstance(made, ArrayValue)
     return made
@@ -247,6 +248,7 @@ def is_quiet(asked: FunctionType) -> bool:
 
 
 def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of NumPy's by the rule ``function``, with what NumPy itself gives for arrays of the same kind as the oracle."""
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v) and not (k in LAYING_OUT and name not in BY_ORDER)}
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
     args = [told(vm, k, as_given(vm, name, function, k, a)) for k, a in zip((*parameters, *[""] * len(args)), args)]
@@ -420,6 +422,7 @@ def in_wrap_numpy(vm: Interpreter) -> bool:
 
 
 def is_torchs(file: str) -> bool:
+    """Whether a file is torch's module with stand-ins for functions, whatever the separators of its path."""
     return file.replace("\\", "/").endswith("torch/_dynamo/external_utils.py")
 
 
@@ -473,6 +476,7 @@ def torch_of_arrays(vm: Interpreter, obj: object, args: list[Value], kwargs: dic
 
 @handles(torch.Tensor.numpy)
 def numpy(vm: Interpreter, tensor: TensorValue, **kwargs: Value) -> Value:
+    """``tensor.numpy()``: an array that shares the tensor's memory; forcing it is refused."""
     if kwargs and any(vm.truth(v) for v in kwargs.values()):
         return refuse(vm, "arrays", "it is forced")
     return as_array(vm, tensor)
@@ -480,6 +484,7 @@ def numpy(vm: Interpreter, tensor: TensorValue, **kwargs: Value) -> Value:
 
 @handles(torch.Tensor.__array__)
 def array_of(vm: Interpreter, tensor: TensorValue, *args: Value) -> Value:
+    """``tensor.__array__()`` without arguments: as ``numpy()``."""
     return refuse(vm, "arrays", "__array__ is called") if args else as_array(vm, tensor)
 
 

@@ -31,6 +31,7 @@ DATA: tuple[Callable[[int], int], ...] = (lambda k: 17 + 2 * k, lambda k: 1)
 
 
 def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
+    """Other values for the sizes that may change, for asking NumPy whether what it gives changes with them."""
     symbols, data = vm.recorder.numbers.sizes.symbols, vm.recorder.numbers.sizes.data()
     for other, told_by_data in zip(OTHERS, DATA):
         values = {

@@ -126,6 +126,7 @@ def beside_each_other(vm: Interpreter, parts: Parts, backwards: bool) -> Value:
 
 
 def assign_items(vm: Interpreter, owner: ArrayValue, parts: Parts, args: list[Value], backwards: bool) -> None:
+    """``array[parts] = value``. ``args``: array, subscript, value. ``backwards``: whether positions go backwards, which torch refuses."""
     ask(vm, assign, "assignment", args, {})
     demand_writable(vm, owner)
     if backwards:
@@ -182,6 +183,7 @@ def assign(owner: Any, key: object, value: object) -> None:
 
 
 def negative(vm: Interpreter, part: SliceValue) -> bool:
+    """Whether a slice goes backwards."""
     assume(vm, changing(vm, [part.parts[2]]))
     step = like(vm, part.parts[2])
     return step is not None and step < 0
@@ -232,6 +234,7 @@ def index(vm: Interpreter, key: Value | Lazy) -> Value:
 
 
 def position(vm: Interpreter, part: Value | Lazy) -> Value:
+    """An index of one axis as a plain int, or as it is where it depends on sizes."""
     return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
@@ -241,6 +244,7 @@ def plain_int(part: object) -> object:
 
 
 def operand_like(vm: Interpreter, value: Value, dtype: torch.dtype) -> TensorValue:
+    """The value of an assignment as a tensor of ``dtype``; refuses what NumPy would warn about."""
     if isinstance(value, (ListValue, TupleValue)):
         value = vm.call_builtin(sys.modules["numpy"].asarray, [value], {})
     if isinstance(value, ArrayValue) and value.inner.fake.is_complex() and not dtype.is_complex:

@@ -89,6 +89,7 @@ def added_at(vm: Interpreter, obj: Told, owner: ArrayValue, args: list[Value]) -
 
 
 def copyto(vm: Interpreter, dst: ArrayValue, given: Arguments) -> bool:
+    """``numpy.copyto()``; False where no rule takes these arguments, as with the others of this file."""
     value: Value = value_for(vm, dst, given["src"])
     where = given.get("where", ConstantValue(True))
     casting = given.get("casting", NONE)
@@ -119,11 +120,13 @@ def several(value: TensorValue) -> bool:
 
 
 def fill(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
+    """``array.fill()``."""
     write(vm, a, value_for(vm, a, given["value"]))
     return True
 
 
 def put(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
+    """``array.put()`` of one axis."""
     if a.like.ndim != 1 or not is_none(given.get("mode", NONE)):
         return False
     subscript(vm, None, [a, given["ind"], given["v"]], {})
@@ -131,6 +134,7 @@ def put(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
 
 
 def fill_diagonal(vm: Interpreter, a: ArrayValue, given: Arguments) -> bool:
+    """``numpy.fill_diagonal()`` of a matrix."""
     value = value_for(vm, a, given["val"])
     if a.like.ndim != 2 or value.fake.dim() or "wrap" in given or not is_writable(a):
         return False

@@ -46,6 +46,7 @@ NONE = ConstantValue(None)
 
 @handles(functools.lru_cache)
 def lru_cache(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``functools.lru_cache`` that decorates in captured code: refused (FE010)."""
     vm.unsupported(
         "FE010", "functools.lru_cache in captured code", "its cache would be lost with the capture", "decorate the function outside"
     )

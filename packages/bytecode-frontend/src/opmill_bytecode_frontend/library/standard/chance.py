@@ -75,6 +75,7 @@ def number_drawn(value: Value) -> Value:
 
 @handles(_random.Random.random)
 def random_random(vm: Interpreter, generator: Value) -> Value:
+    """``random.random()``: a float that is drawn when the program runs."""
     return draw(vm, _random.Random.random, "random.random", float, [generator], {})
 
 
@@ -107,5 +108,6 @@ def choice(vm: Interpreter, generator: Value, items: Value) -> Value:
 
 @named("random.Random.seed")
 def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
+    """``random.seed()``: seeds when the program runs."""
     draw(vm, random.Random.seed, "random.seed", type(None), [generator, *args], kwargs)
     return ConstantValue(None)

@@ -81,6 +81,7 @@ def without_attributes(vm: Interpreter, value: Value) -> None:
 
 @named("copy.copy")
 def copy_copy(vm: Interpreter, value: Value) -> Value | None:
+    """``copy.copy()``: the object's own way, else a new object with the same items and attributes."""
     if isinstance(value, (ListValue, DictValue, SetValue)):
         without_attributes(vm, value)
         return value.m_copy(vm)
@@ -99,6 +100,7 @@ def copy_copy(vm: Interpreter, value: Value) -> Value | None:
 
 
 def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: object) -> object:
+    """What a shallow copy holds at one place: a copy of the storage of a builtin base, else the same item."""
     is_storage = item is owner.storage and hasattr(item, "m_copy")
     return item.m_copy(vm) if is_storage else item
 
@@ -116,6 +118,7 @@ def copied_tuple(vm: Interpreter, value: TupleValue, items: list[Value]) -> Tupl
 
 @named("copy.deepcopy")
 def copy_deepcopy(vm: Interpreter, value: Value, memo: Value | None = None, *rest: Value) -> Value | None:
+    """``copy.deepcopy()``; a memo of the program is refused (FE017)."""
     if memo is not None and not (isinstance(memo, ConstantValue) and memo.value is None):
         vm.unsupported("FE017", "copy.deepcopy with a memo of the program")
     return deep(vm, value, {})
@@ -141,6 +144,7 @@ def remember(memo: dict[int, Any], value: Value, made: Value) -> None:
 
 
 def deep_list(vm: Interpreter, value: ListValue, memo: dict[int, Value]) -> Value:
+    """A deep copy of a list. ``memo``: copies so far, by id; it is known there before its items are copied."""
     made = value.make([])
     remember(memo, value, made)
     made.items.extend(deep(vm, v, memo) for v in value.values(vm))
@@ -148,6 +152,7 @@ def deep_list(vm: Interpreter, value: ListValue, memo: dict[int, Value]) -> Valu
 
 
 def deep_tuple(vm: Interpreter, value: TupleValue, memo: dict[int, Value]) -> Value:
+    """A deep copy of a tuple; the tuple itself where its items are their own copies."""
     old = value.values(vm)
     items = [deep(vm, v, memo) for v in old]
     made = value if all(a is b for a, b in zip(old, items)) and value.cls is tuple else copied_tuple(vm, value, items)
@@ -169,6 +174,7 @@ def deep_dict(vm: Interpreter, value: DictValue, memo: dict[int, Value]) -> Valu
 
 
 def deep_set(vm: Interpreter, value: SetValue, memo: dict[int, Value]) -> Value:
+    """A deep copy of a set."""
     items = [deep(vm, v, memo) for v in vm.unpack(value)]
     made = SetValue({vm.key(v): v for v in items}, value.cls)
     remember(memo, value, made)

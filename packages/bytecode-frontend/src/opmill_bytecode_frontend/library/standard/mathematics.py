@@ -31,6 +31,7 @@ DEFINED: dict[Callable[[float], float], tuple[tuple[str, float], ...]] = {
 
 
 def function_of_float(vm: Interpreter, *args: Value, function: Callable[[float], float]) -> Value:
+    """A function of ``math`` of a float that changes: computed at each call where the argument is in its domain, which is guarded."""
     given = operand(vm, args[0]) if len(args) == 1 and type(args[0]) in (FloatNumber, SymbolicNumber) else None
     if not isinstance(given, FloatNumber) or not all(given.decide(comparison, bound) for comparison, bound in DEFINED[function]):
         return fold(vm, function, list(args), {})

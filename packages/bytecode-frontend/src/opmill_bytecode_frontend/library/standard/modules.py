@@ -45,6 +45,7 @@ def dispatch(vm: Interpreter, fn: types.FunctionType, cls: Value) -> Value:
 
 @handles(collections._count_elements)  # type: ignore[attr-defined]
 def count_elements(vm: Interpreter, mapping: Value, items: Value) -> Value:
+    """The inner loop of ``collections.Counter``."""
     cls = mapping.python_type()
     plain = all(find_in_mro(cls.__mro__, name)[1] is vars(dict)[name] for name in ("get", "__setitem__"))
     storage: Any = content(mapping)
@@ -58,6 +59,7 @@ def count_elements(vm: Interpreter, mapping: Value, items: Value) -> Value:
 
 @handles(types.SimpleNamespace)
 def simple_namespace(vm: Interpreter, /, **kwargs: Value) -> Value:
+    """``types.SimpleNamespace()`` of keywords."""
     made = ObjectValue(types.SimpleNamespace)
     for name, value in kwargs.items():
         made.attrs.store(vm, ConstantValue(name), value)
@@ -73,11 +75,13 @@ def who_refers(vm: Interpreter, *args: Value) -> Value:
 
 @handles(sys.intern)
 def intern(vm: Interpreter, text: Value) -> Value:
+    """``sys.intern()`` of a text that is known."""
     return fold(vm, sys.intern, [text], {})
 
 
 @handles(sys.exc_info)
 def exc_info(vm: Interpreter) -> Value:
+    """``sys.exc_info()`` of the exception that is being handled."""
     if vm.handled is None:
         return TupleValue([NONE, NONE, NONE])
     return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, vm.getattr(vm.handled, "__traceback__")])
@@ -85,6 +89,7 @@ def exc_info(vm: Interpreter) -> Value:
 
 @handles(sys.exception)
 def exception(vm: Interpreter) -> Value:
+    """``sys.exception()``: the exception that is being handled, or None."""
     return NONE if vm.handled is None else vm.handled
 
 
@@ -109,6 +114,7 @@ def current_frame(vm: Interpreter) -> Value:
 
 @handles(weakref.ref)
 def weak_reference(vm: Interpreter, target: Value, callback: Value = NONE) -> Value:
+    """``weakref.ref()`` to an object of before the call that is no argument; others are refused (FE018)."""
     if not (isinstance(callback, ConstantValue) and callback.value is None):
         refuse_reference(vm, "a weak reference with a callback", "when it runs depends on the life of objects")
     if target.real() is MISSING:
@@ -124,11 +130,13 @@ def weak_reference(vm: Interpreter, target: Value, callback: Value = NONE) -> Va
 
 
 def refuse_reference(vm: Interpreter, what: str, why: str) -> NoReturn:
+    """Refuses (FE018) the whole function: whether the object lives depends on who else holds it."""
     vm.unsupported("FE018", what, why, "the function runs as it is, and what it calls is captured", whole=True)
 
 
 @handles(weakref.proxy)
 def weak_proxy(vm: Interpreter, target: Value, callback: Value = NONE) -> Value:
+    """``weakref.proxy()`` is refused (FE018)."""
     return refuse_reference(vm, "a weak proxy", "when its object goes is not seen by a capture")
 
 
@@ -145,6 +153,7 @@ def is_logging(value: Value) -> TypeGuard[ObjectValue]:
 
 @named("logging.Logger.isEnabledFor")
 def is_enabled_for(vm: Interpreter, logger: Value, level: Value) -> Value:
+    """``logger.isEnabledFor()``: the answer at capture, guarded."""
     asked, wanted = logger.real(), level.constant()
     if asked is MISSING:
         vm.unsupported("FE010", "a logger made in captured code")

@@ -39,6 +39,7 @@ def said(vm: Interpreter, value: Value) -> Value:
 
 @handles(print)
 def print_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``print()``: prints when the program runs."""
     for name in kwargs:
         if name not in ("sep", "end", "file", "flush"):
             called_at_capture(vm, print, [], {name: None})  # each version of Python says no in words of its own
@@ -108,6 +109,7 @@ def sees_warnings(value: object) -> bool:
 def warn(
     vm: Interpreter, message: Value, category: Value = NONE, stacklevel: Value = ConstantValue(1), source: Value = NONE, **kwargs: Value
 ) -> Value:
+    """``warnings.warn()``: warns when the program runs, at the place that it names; refused (FE068) where filters would act on it."""
     if (id(warnings.__dict__), "filters") in vm.effects.globals:
         vm.unsupported("FE068", "a warning where the filters have just been changed", "it is shown later, when they are back")
     if not issubclass(message.python_type(), Warning):
@@ -145,6 +147,7 @@ def log(
     *rest: Value,
     **kw: Value,
 ) -> Value:
+    """A record of ``logging``: logged when the program runs; refused (FE068) where a handler would see the difference."""
     stacklevel = kw.pop("stacklevel", rest[1] if len(rest) > 1 else ConstantValue(1)).constant()
     if vm.truth(kw.pop("stack_info", rest[0] if rest else NONE)) or vm.truth(exc_info):
         vm.unsupported("FE068", "a log record with a traceback or the stack", "it would show the generated code")

@@ -33,37 +33,44 @@ for _name in ("neg", "pos", "invert"):
 
 @handles(operator.getitem)
 def getitem(vm: Interpreter, owner: Value, key: Value) -> Value:
+    """``operator.getitem()``."""
     return vm.getitem(owner, key)
 
 
 @handles(operator.setitem)
 def setitem(vm: Interpreter, owner: Value, key: Value, value: Value) -> Value:
+    """``operator.setitem()``."""
     vm.setitem(owner, key, value)
     return NONE
 
 
 @handles(operator.contains)
 def contains(vm: Interpreter, owner: Value, item: Value) -> Value:
+    """``operator.contains()``."""
     return ConstantValue(vm.contains(owner, item))
 
 
 @handles(operator.is_)
 def is_(vm: Interpreter, left: Value, right: Value) -> Value:
+    """``operator.is_()``."""
     return ConstantValue(vm.is_same(left, right))
 
 
 @handles(operator.not_)
 def not_(vm: Interpreter, value: Value) -> Value:
+    """``operator.not_()``."""
     return ConstantValue(not vm.truth(value))
 
 
 @handles(operator.truth)
 def truth(vm: Interpreter, value: Value) -> Value:
+    """``operator.truth()``."""
     return ConstantValue(vm.truth(value))
 
 
 @handles(operator.index)
 def index(vm: Interpreter, value: Value) -> Value:
+    """``operator.index()``; of ints their plain value."""
     if issubclass(value.python_type(), int):  # which are not asked
         return ConstantValue(int(value.value)) if type(value) is ConstantValue else content(value)
     return demanded_index(vm, value)
@@ -71,11 +78,14 @@ def index(vm: Interpreter, value: Value) -> Value:
 
 @handles(operator.itemgetter)
 def itemgetter(vm: Interpreter, *keys: Value) -> Value:
+    """``operator.itemgetter()``: of several keys a tuple."""
     return Closure(lambda vm, owner: vm.getitem(owner, keys[0]) if len(keys) == 1 else TupleValue([vm.getitem(owner, k) for k in keys]))
 
 
 @handles(operator.attrgetter)
 def attrgetter(vm: Interpreter, *names: Value) -> Value:
+    """``operator.attrgetter()``: names with dots are followed, of several a tuple."""
+
     def get(vm: Interpreter, owner: Value) -> Value:
         out = []
         for name in names:
@@ -90,6 +100,7 @@ def attrgetter(vm: Interpreter, *names: Value) -> Value:
 
 @handles(operator.methodcaller)
 def methodcaller(vm: Interpreter, name: Value, *args: Value, **kwargs: Value) -> Value:
+    """``operator.methodcaller()``."""
     return Closure(lambda vm, owner: vm.call(vm.getattr(owner, name.constant()), list(args), kwargs))
 
 
@@ -105,11 +116,13 @@ def made_before(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, 
 
 @handles(operator.is_not)
 def is_not(vm: Interpreter, left: Value, right: Value) -> Value:
+    """``operator.is_not()``."""
     return ConstantValue(not vm.is_same(left, right))
 
 
 @handles(operator.concat)
 def concat(vm: Interpreter, left: Value, right: Value) -> Value:
+    """``operator.concat()``: ``+`` of sequences."""
     if not class_has(vm, left, "__getitem__"):
         vm.throw(TypeError, f"{left.python_type().__name__!r} object can't be concatenated")
     return vm.binary("+", left, right)
@@ -117,11 +130,13 @@ def concat(vm: Interpreter, left: Value, right: Value) -> Value:
 
 @handles(operator.iconcat)
 def iconcat(vm: Interpreter, left: Value, right: Value) -> Value:
+    """``operator.iconcat()``: ``+=``."""
     return vm.binary("+=", left, right)
 
 
 @handles(operator.delitem)
 def delitem(vm: Interpreter, owner: Value, key: Value) -> Value:
+    """``operator.delitem()``."""
     if owner.special(vm, "__delitem__", [key]) is None:
         vm.refuse_deletion(owner, key)
     return NONE
@@ -135,12 +150,14 @@ def refuse_search(vm: Interpreter, items: Value) -> None:
 
 @handles(operator.countOf)
 def count_of(vm: Interpreter, items: Value, value: Value) -> Value:
+    """``operator.countOf()``."""
     refuse_search(vm, items)
     return ConstantValue(sum(vm.equal(item, value) for item in vm.unpack(items)))
 
 
 @handles(operator.indexOf)
 def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
+    """``operator.indexOf()``."""
     refuse_search(vm, items)
     for i, item in enumerate(each(vm, items)):
         if vm.equal(item, value):
@@ -150,6 +167,7 @@ def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
 
 @handles(operator.length_hint)
 def length_hint(vm: Interpreter, value: Value, default: Value = ConstantValue(0)) -> Value:
+    """``operator.length_hint()``: by ``__len__``, then ``__length_hint__``."""
     for name in ("__len__", "__length_hint__"):
         result = value.special(vm, name, [])
         if result is not None and not (isinstance(result, ConstantValue) and result.value is NotImplemented):

@@ -38,6 +38,7 @@ HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 def backward_of_tensor(
     vm: Interpreter, tensor: Value, gradient: Value = NONE, retain_graph: Value = NONE, create_graph: Value = NONE, inputs: Value = NONE
 ) -> Value:
+    """``tensor.backward()``."""
     return backward(vm, tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -51,6 +52,7 @@ def backward(
     grad_variables: Value = NONE,
     inputs: Value = NONE,
 ) -> Value:
+    """``torch.autograd.backward()``: gradients become outputs of the graph and are accumulated behind it."""
     outputs: list[Any] = list(vm.unpack(tensors)) if isinstance(tensors, SequenceValue) else [tensors]
     for value in (create_graph, grad_variables):
         if not is_off(value):

@@ -68,6 +68,7 @@ def real_policy(vm: Interpreter, contexts: Value) -> object:
 
 @named("torch.utils.checkpoint.checkpoint")
 def checkpoint(vm: Interpreter, function: Value, *args: Value, **kwargs: Value) -> Value:
+    """``torch.utils.checkpoint.checkpoint()``: the function is captured, and what it computes is marked as to be computed again."""
     reentrant = kwargs.pop("use_reentrant", NONE)
     contexts = kwargs.pop("context_fn", None)
     if contexts is not None and not chooses_what_to_save(contexts):

@@ -52,6 +52,7 @@ def refuse_arguments(vm: Interpreter, maker: Callable[..., object], given: dict[
 
 @handles(torch.compile)
 def torch_compile(vm: Interpreter, model: Value = NONE, **given: Value) -> Value:
+    """``torch.compile()`` in captured code: what it is given, to be captured where it is called."""
     return compiled_here(vm, torch.compile, model, **given)
 
 

@@ -20,12 +20,14 @@ NONE = ConstantValue(None)
 
 @handles(torch.device.__enter__)
 def enter(vm: Interpreter, device: Value) -> Value:
+    """The begin of ``with torch.device(...)``."""
     vm.recorder.devices.append((device, vm.place()))
     return device
 
 
 @handles(torch.device.__exit__)
 def leave(vm: Interpreter, device: Value, *exc: Value) -> Value:
+    """The end of such a block; refused (FE074) where it began before the graph."""
     if not vm.recorder.devices:
         vm.unsupported("FE074", "the end of a block with a device", "it began before the graph")
     vm.recorder.devices.pop()
@@ -41,4 +43,5 @@ def with_device(vm: Interpreter, obj: object, kwargs: dict[str, Value]) -> dict[
 
 @named("torch.get_default_device")
 def get_default_device(vm: Interpreter) -> Value | None:
+    """``torch.get_default_device()``: that of the innermost block; outside of blocks the real function answers."""
     return vm.recorder.devices[-1][0] if vm.recorder.devices else None

@@ -47,6 +47,7 @@ CALL_OF_MODULES = torch.nn.Module._call_impl.__code__
 
 
 def has_hooks_for_exceptions(module: Any) -> bool:
+    """Whether hooks of a module, or of all modules, are called also where ``forward`` raises."""
     module.assumes_hooks = True
     of_all = torch.nn.modules.module._global_forward_hooks_always_called
     return bool(of_all or module.obj._forward_hooks_always_called)
@@ -71,16 +72,19 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     torch._C._is_torch_function_mode_enabled,
 )
 def is_false(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """Questions whether something traces, scripts or exports: captured code says no, as the plain run does."""
     return ConstantValue(False)
 
 
 @handles(torch._C._get_tracing_state)
 def nobody_traces(vm: Interpreter) -> Value:
+    """The state of ``torch.jit.trace``: None."""
     return NONE
 
 
 @handles(torch.is_tensor)
 def is_tensor(vm: Interpreter, value: Value) -> Value:
+    """``torch.is_tensor()``."""
     return ConstantValue(issubclass(value.python_type(), torch.Tensor))
 
 
@@ -102,8 +106,9 @@ for _name in ("real", "imag"):
     _of_tensor(getattr(torch, _name), lambda vm, value, name: vm.getattr(value, name), _name)
 
 
-@handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
+@handles(torch._C._log_api_usage_once, torch._C._functorch.maybe_get_level)
 def ignored(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """What only counts calls, or asks for a level that nobody else has, for torch itself: left out."""
     return ConstantValue(None)
 
 
@@ -144,6 +149,7 @@ def check_tensor_all(vm: Interpreter, condition: Value, message: Value = NONE) -
 
 @handles(torch._assert)
 def assertion(vm: Interpreter, condition: Value, message: Value) -> Value:
+    """``torch._assert()``: of a tensor a check when the graph runs, of others now."""
     if isinstance(condition, TensorValue):
         return vm.recorder.call_function(vm, torch._assert_async, [condition, message], {})
     if not vm.truth(condition):

@@ -277,6 +277,7 @@ def enter_inference_mode(vm: Interpreter, manager: ObjectValue) -> Value:
 
 @named("torch.autograd.grad_mode.inference_mode.__exit__")
 def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
+    """The end of ``torch.inference_mode()``; refused (FE074) where it began before the graph."""
     if not hasattr(manager, "opened"):
         vm.unsupported("FE074", "the end of a block in inference mode", "it began before the graph")
     grad, vm.recorder.inference = manager.opened
@@ -286,5 +287,6 @@ def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
 
 @handles(torch.is_inference_mode_enabled)
 def is_inference_mode_enabled(vm: Interpreter) -> Value:
+    """``torch.is_inference_mode_enabled()`` at this place."""
     recorded = vm.recorder.inference
     return ConstantValue(torch.is_inference_mode_enabled() if recorded is None else recorded)

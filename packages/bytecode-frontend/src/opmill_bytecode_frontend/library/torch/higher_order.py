@@ -71,6 +71,7 @@ def hold(vm: Interpreter, bodies: Sequence[Body], bare: Sequence[Body] = ()) -> 
 
 
 def tensors(vm: Interpreter, values: Value) -> list[TensorValue]:
+    """The tensors of a sequence; refuses other items."""
     items = vm.unpack(values)
     found = [value for value in items if isinstance(value, TensorValue)]
     if len(found) != len(items):
@@ -83,6 +84,7 @@ def tensors(vm: Interpreter, values: Value) -> list[TensorValue]:
 
 @named(_OPS + "cond.CondOp.__call__")
 def cond(vm: Interpreter, op: Value, predicate: Value, then: Value, other: Value, operands: Value = TupleValue([])) -> Value:
+    """``torch.cond()``: both sides become graphs, which must give the same kinds of tensors. A known predicate is a plain branch."""
     args = vm.unpack(operands)
     if not isinstance(predicate, TensorValue):
         return vm.call(then if vm.truth(predicate) else other, args, {})
@@ -105,6 +107,7 @@ def shown(body: Body) -> str:
 
 @named(_OPS + "while_loop.WhileLoopOp.__call__")
 def while_loop(vm: Interpreter, op: Value, test: Value, step: Value, carried: Value, additional: Value = TupleValue([])) -> Value:
+    """``while_loop``: the test and the step become graphs over what is carried."""
     start = tensors(vm, carried)
     fakes = [like(vm, t.fake) for t in start]
     bodies = [Body(vm, function, fakes, vm.unpack(additional)) for function in (test, step)]
@@ -120,6 +123,7 @@ def while_loop(vm: Interpreter, op: Value, test: Value, step: Value, carried: Va
 
 @named(_OPS + "scan.ScanOp.__call__")
 def scan(vm: Interpreter, op: Value, combine: Value, init: Value, xs: Value, additional_inputs: Value = TupleValue([])) -> Value:
+    """``scan``: a turn becomes a graph over what is carried and a row of each of ``xs``."""
     start, rows = tensors(vm, init), tensors(vm, xs)
     body = Body(vm, combine, [like(vm, t.fake) for t in start] + row_fakes(vm, rows), vm.unpack(additional_inputs))
     if body.geometry()[: len(start)] != [(t.fake.dtype, tuple(t.fake.shape), t.fake.device) for t in start]:
@@ -135,6 +139,7 @@ def scan(vm: Interpreter, op: Value, combine: Value, init: Value, xs: Value, add
 
 @named(_OPS + "map.MapImpl.__call__")
 def map_rows(vm: Interpreter, op: Value, function: Value, xs: Value, operands: Value) -> Value:
+    """``map``: the function becomes a graph over a row of each of ``xs``."""
     rows = tensors(vm, xs)
     body = Body(vm, function, row_fakes(vm, rows), vm.unpack(operands))
     [held], common = hold(vm, [body])
@@ -143,15 +148,18 @@ def map_rows(vm: Interpreter, op: Value, function: Value, xs: Value, operands: V
 
 
 def body_result(vm: Interpreter, body: Body, made: list[Value]) -> Value:
+    """What a body gives, put together of the node's outputs ``made``."""
     return body.rebuild(iter(made))
 
 
 def row_fakes(vm: Interpreter, rows: Sequence[TensorValue]) -> list[torch.Tensor]:
+    """A fake of one row of each tensor."""
     with torch.no_grad(), vm.recorder.context:
         return [like(vm, t.fake[0], requires_grad=t.fake.requires_grad) for t in rows]
 
 
 def stacked(vm: Interpreter, results: Sequence[TensorValue], rows: Sequence[TensorValue]) -> list[torch.Tensor]:
+    """Fakes of what a body gives for each row, stacked."""
     count = rows[0].fake.shape[0]
     with torch.no_grad(), vm.recorder.context:
         return [t.fake.new_empty((count, *t.fake.shape)) for t in results]
@@ -173,6 +181,7 @@ def flex_attention(
     options: Value,
     *buffers: Value,
 ) -> Value:
+    """``flex_attention``: the score and mask functions become graphs over one score and its place."""
     recorder = vm.recorder
     q = query.fake
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32

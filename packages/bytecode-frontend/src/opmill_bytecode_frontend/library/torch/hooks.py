@@ -74,6 +74,7 @@ class HandleValue(Value):
 
 @handles(torch.Tensor.register_hook)
 def register_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
+    """``tensor.register_hook()``: a part of the graph for what the graph computes, put later for what came in."""
     if tensor.obj is not None:
         return put_later(vm, "register_hook", tensor, hook)
     try:
@@ -125,12 +126,14 @@ def may_change(vm: Interpreter, value: Any, place: int, seen: set[int] | None = 
 
 @handles(torch.Tensor.register_post_accumulate_grad_hook)
 def register_post_accumulate_grad_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
+    """``tensor.register_post_accumulate_grad_hook()`` of a leaf: put when the program runs."""
     if tensor.obj is None:
         vm.unsupported("FE033", "method register_post_accumulate_grad_hook of a tensor", "it is no leaf")
     return put_later(vm, "register_post_accumulate_grad_hook", tensor, hook)
 
 
 def put_later(vm: Interpreter, method: str, tensor: TensorValue, hook: Value) -> Value:
+    """Puts a hook on a leaf when the program runs; its handle."""
     if vm.recorder.regions or not (tensor.obj.is_leaf and tensor.obj.requires_grad):
         vm.unsupported("FE033", f"method {method} of a tensor", "it was computed before the call")
     effect: tuple[object, list[Value], dict[str, Value]] = (getattr(torch.Tensor, method), [tensor, hook], {})

@@ -32,11 +32,13 @@ def refuse(vm: Interpreter, why: str) -> NoReturn:
 
 @named("triton.runtime.jit.KernelInterface.__getitem__")
 def launcher(vm: Interpreter, kernel: Value, grid: Value) -> Value:
+    """``kernel[grid]``: what launches it."""
     return KernelLauncher(lambda vm, *args, **kwargs: launch(vm, kernel, grid, args, kwargs), kernel, grid)
 
 
 @named("triton.runtime.jit.JITFunction.run", "triton.runtime.autotuner.Autotuner.run", "triton.runtime.interpreter.InterpretedFunction.run")
 def run(vm: Interpreter, kernel: Value, *args: Value, grid: Value, warmup: Value = ConstantValue(False), **kwargs: Value) -> Value:
+    """``kernel.run()``: a launch; preparing one (``warmup``) is refused."""
     if vm.truth(warmup):
         refuse(vm, "it is not run, but prepared")
     return launch(vm, kernel, grid, args, kwargs)
@@ -144,6 +146,7 @@ def callable_grid(grid: Value) -> bool:
 
 
 def padded(vm: Interpreter, numbers: list[Value]) -> list[Value]:
+    """A grid's one to three numbers as three."""
     if not 1 <= len(numbers) <= 3 or any(n.python_type() is not int for n in numbers):
         refuse(vm, "its grid is not one to three whole numbers")
     return [*numbers, *[ConstantValue(1)] * (3 - len(numbers))]

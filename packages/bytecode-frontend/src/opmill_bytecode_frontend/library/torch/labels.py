@@ -27,12 +27,14 @@ def said(vm: Interpreter, name: Value) -> str:
 
 @named("torch.autograd.profiler.record_function.__enter__")
 def enter(vm: Interpreter, region: Value) -> Value:
+    """The begin of a ``record_function`` block."""
     vm.recorder.labels.enter(said(vm, vm.getattr(region, "name")), region)
     return region
 
 
 @named("torch.autograd.profiler.record_function.__exit__")
 def leave(vm: Interpreter, region: Value, *exc: Value) -> Value:
+    """The end of such a block; one that began before the graph ends when the program runs."""
     if not vm.recorder.labels.leave(region):
         vm.effects.calls.append((leave_region, [region], {}))
     return NONE
@@ -49,6 +51,7 @@ def refuse_without_nvtx(vm: Interpreter) -> None:
 
 @named("torch.cuda.nvtx.range_push")
 def push(vm: Interpreter, msg: Value) -> Value:
+    """``nvtx.range_push()``: the depth of the range."""
     refuse_without_nvtx(vm)
     vm.recorder.labels.enter(said(vm, msg), None)
     return ConstantValue(sum(label.region is None for label in vm.recorder.labels.open) - 1)
@@ -56,6 +59,7 @@ def push(vm: Interpreter, msg: Value) -> Value:
 
 @named("torch.cuda.nvtx.range_pop")
 def pop(vm: Interpreter) -> Value:
+    """``nvtx.range_pop()``: how many ranges are open behind it."""
     refuse_without_nvtx(vm)
     if not vm.recorder.labels.leave(None):
         vm.effects.calls.append((leave_range, [], {}))
@@ -64,6 +68,7 @@ def pop(vm: Interpreter) -> Value:
 
 @named("torch.cuda.nvtx.mark")
 def mark(vm: Interpreter, msg: Value) -> Value:
+    """``nvtx.mark()``."""
     refuse_without_nvtx(vm)
     vm.recorder.labels.enter(said(vm, msg), None)
     vm.recorder.labels.leave(None)

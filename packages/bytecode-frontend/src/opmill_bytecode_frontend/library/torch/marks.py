@@ -142,6 +142,7 @@ def read(vm: Interpreter, function: object, args: list[Value], kwargs: dict[str,
 
 @contextlib.contextmanager
 def asked_breaks_off(vm: Interpreter, off: bool) -> Iterator[None]:
+    """A context in which graph breaks that the program asks for are left out (``off``), or not."""
     before, vm.asked_breaks_off = vm.asked_breaks_off, off
     try:
         yield
@@ -160,6 +161,7 @@ def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
 
 @named(*(f"torch._dynamo.decorators.{name}" for name in ("graph_break", "skip_frame", "step_unsupported")))
 def graph_break(vm: Interpreter, message: Value = NONE) -> Value:
+    """``torch._dynamo.graph_break()`` and its like: the graph ends here (FE069)."""
     if vm.asked_breaks_off or in_optimizer(vm):
         return NONE
     said = f": {message.value}" if isinstance(message, ConstantValue) and message.value else ""
@@ -168,6 +170,7 @@ def graph_break(vm: Interpreter, message: Value = NONE) -> Value:
 
 @named("torch.compiler.set_stance", "torch.compiler.reset", "torch._dynamo.reset", "torch.compiler.set_default_backend")
 def about_compiling(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """Calls that change what is compiled later: refused (FE069)."""
     vm.unsupported(
         "FE069", "a call that changes what is compiled, and how", "it is about later calls", "call it outside of the compiled function"
     )
@@ -210,17 +213,20 @@ def settings_in_a_block(vm: Interpreter, config: Value, *args: Value, **kwargs: 
     "torch._dynamo.decorators.CudagraphOverrideContextManager.__exit__",
 )
 def nothing(vm: Interpreter, *args: Value) -> Value:
+    """Marks for torch's own compiler: nothing to do."""
     return NONE
 
 
 @named("torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager.__enter__")
 def errors_on(vm: Interpreter, manager: Value) -> Value:
+    """The begin of a block in which graph breaks are errors, or are none."""
     vm.error_on_break.append(vm.truth(vm.getattr(manager, "error_on_graph_break")))
     return NONE
 
 
 @named("torch._dynamo.decorators.ErrorOnGraphBreakDecoratorContextManager.__exit__")
 def errors_off(vm: Interpreter, *args: Value) -> Value:
+    """The end of such a block."""
     if vm.error_on_break:  # else the block began before the captured code
         vm.error_on_break.pop()
     return NONE

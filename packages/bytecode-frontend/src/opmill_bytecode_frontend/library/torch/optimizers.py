@@ -44,6 +44,7 @@ NOTED = frozenset(("_opt_called", "_step_count"))
 
 @receives_function(*(f"torch.optim.{name}.step" for name in _CLASSES))
 def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value | None:
+    """``optimizer.step()`` behind a profiler's hook: the function itself is interpreted. None where this is no such call."""
     begin(vm, args[0])
     if not getattr(function, "hooked", False) or function in vm.inlined or len(args) != 1 or any(not is_none(v) for v in kwargs.values()):
         return None
@@ -216,6 +217,7 @@ class Behind:
 
 
 def behind(vm: Interpreter) -> Behind:
+    """What is to be done behind the graph for optimizers, made at the first use."""
     if vm.behind is None:
         vm.behind = Behind()
     return vm.behind

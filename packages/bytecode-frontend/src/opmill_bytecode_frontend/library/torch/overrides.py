@@ -52,6 +52,7 @@ class OverridesOff(Value):
 
 @handles(torch._C.DisableTorchFunctionSubclass)
 def without_overrides(vm: Interpreter) -> Value:
+    """``torch._C.DisableTorchFunctionSubclass()``: a block in which classes are not asked."""
     return OverridesOff()
 
 
@@ -60,12 +61,14 @@ ASKING = (torch.overrides.has_torch_function, torch.overrides.has_torch_function
 
 @handles(*ASKING)
 def has_torch_function(vm: Interpreter, *args: Value) -> Value:
+    """Whether one of the arguments overrides torch functions."""
     return ConstantValue(not vm.recorder.overrides_off and any(overriding(arg) or has_answering(arg) for arg in args))
 
 
 @handles(torch.overrides.handle_torch_function)
 @named("torch.overrides.handle_torch_function")
 def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *args: Value, **kwargs: Value) -> Value:
+    """``torch.overrides.handle_torch_function()``: asks the classes of the relevant arguments."""
     found = overriding(relevant)
     if not found and has_answering(relevant):  # the class answers where the function is called with fakes
         return vm.recorder.call_function(vm, function.real(), list(args), kwargs)
@@ -154,6 +157,7 @@ def of_plain_tensors(
 
 @named("torch._tensor._convert")
 def convert(vm: Interpreter, result: Value, cls: Value) -> Value:
+    """The result of a torch function as the class that the default ``__torch_function__`` gives."""
     return converted(result, cls.constant())
 
 
@@ -188,6 +192,7 @@ def computed(vm: Interpreter, obj: object, found: Sequence[OverridingTensor], ar
 
 
 def below(value: Any) -> Value:
+    """What an overriding tensor, also one in lists or tuples, wraps."""
     if isinstance(value, OverridingTensor):
         return value.inner
     if overriding(value):
@@ -198,6 +203,7 @@ def below(value: Any) -> Value:
 
 @handles(torch.Tensor.as_subclass)
 def as_subclass(vm: Interpreter, tensor: Value, cls: Value) -> Value:
+    """``tensor.as_subclass()``."""
     plain = tensor.inner if isinstance(tensor, OverridingTensor) else tensor
     wanted = cls.constant()
     if wanted is torch.Tensor:
@@ -207,6 +213,7 @@ def as_subclass(vm: Interpreter, tensor: Value, cls: Value) -> Value:
 
 @handles(torch.Tensor._make_subclass)
 def make_subclass(vm: Interpreter, cls: Value, tensor: Value, requires_grad: Value | None = None) -> Value:
+    """``Tensor._make_subclass()``: detached; one that requires gradients is refused (FE012)."""
     if requires_grad is not None and vm.truth(requires_grad):
         vm.unsupported("FE012", "making a tensor that requires grad in captured code")
     plain = tensor.inner if isinstance(tensor, OverridingTensor) else tensor
@@ -214,6 +221,7 @@ def make_subclass(vm: Interpreter, cls: Value, tensor: Value, requires_grad: Val
 
 
 def made(vm: Interpreter, plain: Value, cls: type) -> Value:
+    """A tensor of a class of the program over a plain one; refuses classes that take operators apart (FE051)."""
     if not isinstance(plain, TensorValue) or not has_functions_only(cls):
         vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "classes that take operators apart are not captured")
     vm.recorder.overriding = True

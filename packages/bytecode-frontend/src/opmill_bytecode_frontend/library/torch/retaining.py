@@ -22,6 +22,7 @@ NONE = ConstantValue(None)
 
 @handles(torch.Tensor.retain_grad)
 def retain_grad(vm: Interpreter, tensor: TensorValue) -> Value:
+    """``tensor.retain_grad()``: the gradient is kept where the graph computes one."""
     if vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth():
         vm.unsupported("FE033", "method retain_grad of a tensor", "it is called inside of a branch, a loop or a transform")
     if not tensor.fake.requires_grad:

@@ -39,6 +39,7 @@ for _name in ("floor", "ceil", "trunc"):
 
 @handles(math.sqrt)
 def square_root(vm: Interpreter, value: Value) -> Value:
+    """``math.sqrt()``, also of numbers that depend on sizes."""
     if isinstance(value, SymbolicNumber) and vm.truth(vm.compare(">=", value, vm.fresh(0))):
         return vm.fresh(torch._sym_sqrt(value.number))  # type: ignore[attr-defined]
     return function_of_float(vm, value, function=math.sqrt)
@@ -46,6 +47,7 @@ def square_root(vm: Interpreter, value: Value) -> Value:
 
 @handles(math.prod)
 def product(vm: Interpreter, items: Value, *, start: Value = ConstantValue(1)) -> Value:
+    """``math.prod()``: by ``*``."""
     total = start
     for item in vm.unpack(items):
         total = vm.binary("*", total, item)
@@ -94,6 +96,7 @@ def is_size(value: Value) -> bool:
 
 @handles(torch.linspace)
 def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: Value) -> Value:
+    """``torch.linspace()``: with a number of steps that depends on sizes by an operator that takes such."""
     plain = (
         is_size(steps)
         and kwargs.keys() <= {"dtype", "device"}
@@ -104,6 +107,7 @@ def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: 
 
 @handles(torch.nn.functional.one_hot)
 def one_hot(vm: Interpreter, tensor: Value, num_classes: Value = ConstantValue(-1)) -> Value:
+    """``one_hot()``: with a number of classes that depends on sizes by an operator that takes such."""
     plain = is_size(num_classes) and isinstance(tensor, TensorValue) and tensor.fake.dtype is torch.int64
     return vm.recorder.call_function(vm, sized.one_hot if plain else torch.nn.functional.one_hot, [tensor, num_classes], {})
 
@@ -131,6 +135,7 @@ def check(vm: Interpreter, error: Value, condition: Value, message: Value = Cons
 
 @named("torch._check_is_size")
 def check_is_size(vm: Interpreter, size: Value, message: Value = ConstantValue(None), *, max: Value = ConstantValue(None)) -> Value:
+    """``torch._check_is_size()``: a check that a number is in the range of sizes."""
     error = vm.wrap(RuntimeError)
     check(vm, error, vm.compare(">=", size, ConstantValue(0)), message)
     if not isinstance(max, ConstantValue) or max.value is not None:

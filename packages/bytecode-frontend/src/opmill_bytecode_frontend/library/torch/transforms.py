@@ -65,6 +65,7 @@ for _step in (
 
 
 def recorded_here(value: Value) -> bool:
+    """Whether a value is a tensor that captured code has computed."""
     return isinstance(value, TensorValue) and value.obj is None
 
 
@@ -123,6 +124,7 @@ def gradients_in_transform(vm: Interpreter, *args: Value, **kwargs: Value) -> Va
 @named("torch._functorch.predispatch._add_batch_dim")
 @handles(_functorch._add_batch_dim)
 def add_batch_dim(vm: Interpreter, tensor: Value, dim: Value, level: Value) -> Value:
+    """The begin of ``vmap`` for a tensor: ``dim`` is its batch dimension at this level."""
     plain = dim.constant()
     inner: Any = below(tensor)  # a class that is told of functions is lost within
     return vm.recorder.call_function(vm, _functorch._add_batch_dim, [inner, ConstantValue(plain % inner.fake.dim()), level], {})
@@ -131,11 +133,13 @@ def add_batch_dim(vm: Interpreter, tensor: Value, dim: Value, level: Value) -> V
 @named("torch._functorch.predispatch._remove_batch_dim")
 @handles(_functorch._remove_batch_dim)
 def remove_batch_dim(vm: Interpreter, *args: Value) -> Value:
+    """The end of ``vmap`` for a tensor."""
     return vm.recorder.call_function(vm, _functorch._remove_batch_dim, list(args), {})
 
 
 @named("torch._functorch.predispatch.lazy_load_decompositions")
 def load_decompositions(vm: Interpreter) -> Value:
+    """Loads the decompositions that ``vmap`` relies on, at capture."""
     from torch._functorch.predispatch import lazy_load_decompositions
 
     lazy_load_decompositions()
@@ -151,12 +155,14 @@ def enter_mode(vm: Interpreter, mode: Value) -> Value:
 
 
 def only_indexing(vm: Interpreter, mode: Value) -> None:
+    """Refuses (FE029) torch function modes other than that of indexing by tensors."""
     if mode.python_type().__name__ != "TransformGetItemToIndex":
         vm.unsupported("FE029", f"the torch function mode {mode.python_type().__qualname__}", "it changes what torch functions mean")
 
 
 @named("torch.overrides.TorchFunctionMode.__exit__")
 def leave_mode(vm: Interpreter, mode: Value, *exc: Value) -> Value:
+    """The end of the mode of indexing by tensors."""
     only_indexing(vm, mode)
     vm.recorder.index_by_tensors -= 1
     return NONE
@@ -164,9 +170,11 @@ def leave_mode(vm: Interpreter, mode: Value, *exc: Value) -> Value:
 
 @handles(_functorch.get_unwrapped)
 def get_unwrapped(vm: Interpreter, tensor: Value) -> Value:
+    """The tensor below a transform's wrapper."""
     return vm.recorder.call_function(vm, _functorch.get_unwrapped, [tensor], {})
 
 
 @handles(_functorch.is_batchedtensor, _functorch.is_functorch_wrapped_tensor)
 def is_wrapped(vm: Interpreter, value: Value) -> Value:
+    """Whether a tensor is one of a transform's."""
     return ConstantValue(wrapped(value))

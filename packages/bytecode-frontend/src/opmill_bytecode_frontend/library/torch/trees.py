@@ -53,6 +53,7 @@ def of_plain_trees(name: str) -> Callable[[Callable[..., V]], Callable[..., V]]:
 
 @of_plain_trees("tree_flatten")
 def flatten(vm: Interpreter, tree: Value) -> Value:
+    """``tree_flatten()``: a list of leaves, and the spec."""
     leaves: list[Value] = []
     spec = _spec(vm, tree, leaves)
     return TupleValue([ListValue(leaves), spec])
@@ -60,17 +61,20 @@ def flatten(vm: Interpreter, tree: Value) -> Value:
 
 @of_plain_trees("tree_leaves")
 def tree_leaves(vm: Interpreter, tree: Value) -> ListValue:
+    """``tree_leaves()``."""
     children = _children(vm, tree)
     return ListValue([tree] if children is None else [leaf for child in children for leaf in tree_leaves(vm, child).items])
 
 
 @of_plain_trees("tree_unflatten")
 def unflatten_leaves(vm: Interpreter, leaves: Value, spec: Value) -> Value:
+    """``tree_unflatten()``."""
     return unflatten(vm, spec, leaves)
 
 
 @of_plain_trees("TreeSpec.unflatten")
 def unflatten(vm: Interpreter, spec: Value, leaves: Value) -> Value:
+    """``spec.unflatten()``; as many leaves as the spec has, else the real function says what is wrong."""
     if not isinstance(leaves, SequenceValue) or leaves.python_type() not in (list, tuple):
         raise _Other
     items = vm.unpack(leaves)
