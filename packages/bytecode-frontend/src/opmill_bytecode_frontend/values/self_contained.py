@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import functools
 import types
+import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Callable, cast
@@ -79,9 +80,26 @@ _OF_TENSORS = ("builtins", "torch", "torch._C", "torch._tensor")
 _OF_WHOLES = frozenset("__repr__ __str__ __format__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __deepcopy__ __copy__".split())
 
 
-@functools.lru_cache(maxsize=256)
-def _led_to(cls: type) -> tuple[frozenset[str], tuple[CodeType, ...]]:
+_Led = tuple[frozenset[str], tuple[CodeType, ...]]
+_known: dict[int, tuple[weakref.ref[type], _Led]] = {}
+"""What classes lead to, by their identity as long as they live; a metaclass of the program is not asked for a hash."""
+
+
+def _led_to(cls: type) -> _Led:
     """Texts among what the methods of a class lead to, and code."""
+    place = id(cls)
+    known = _known.get(place)
+    if known is None or known[0]() is not cls:
+        known = _known[place] = weakref.ref(cls, functools.partial(_forget, place)), _led_to_now(cls)
+    return known[1]
+
+
+def _forget(place: int, gone: weakref.ref[type]) -> None:
+    if place in _known and _known[place][0] is gone:
+        del _known[place]
+
+
+def _led_to_now(cls: type) -> _Led:
     texts: set[str] = set()
     codes: list[CodeType] = []
     todo: list[object] = [raw for base in cls.__mro__ if base.__module__ not in _OF_TENSORS for raw in _members(base)]
