@@ -13,7 +13,7 @@ import triton.language as tl
 
 import opmill
 from opmill.compile import record_of
-from opmill_bytecode_frontend.kernels.stores import Indirect, written
+from opmill_bytecode_frontend.kernels.mutation_analysis import Indirect, written
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

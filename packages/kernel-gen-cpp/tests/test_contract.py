@@ -21,8 +21,8 @@ from opmill_graph_ir.loops.ir import Store as IrStore
 from opmill_graph_ir.ops import convolution
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.schedule.steps import KernelStep, schedule
-from opmill_kernel_gen_cpp.contract.match import contraction_of
-from opmill_kernel_gen_cpp.contract.window import window_of
+from opmill_kernel_gen_cpp.contraction.match import contraction_of
+from opmill_kernel_gen_cpp.contraction.window import window_of
 from opmill_kernel_gen_cpp.debug import Runner
 from opmill_kernel_gen_cpp.generator import CppKernelGenerator
 from opmill_kernel_gen_cpp.target import AVX2, AVX512, SSE, Target, host

@@ -9,7 +9,7 @@ from opmill_graph_ir.loops.cases import Case
 from opmill_graph_ir.loops.index import Index, floordiv, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner, disagreement
-from opmill_kernel_gen_cpp.prepare.once import shared_once
+from opmill_kernel_gen_cpp.passes.once import shared_once
 
 ROWS, COLUMNS = 48, 40
 I, J = Axis("i", index(ROWS)), Axis("j", index(COLUMNS))

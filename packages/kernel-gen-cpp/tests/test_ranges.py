@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opmill_graph_ir.loops.cases import cast, op
 from opmill_graph_ir.loops.index import index, mod
 from opmill_graph_ir.loops.ir import Const, IndexValue, Load, Op, Ref
-from opmill_kernel_gen_cpp.prepare.ranges import bounds, index_bounds, type_bounds
+from opmill_kernel_gen_cpp.passes.ranges import bounds, index_bounds, type_bounds
 
 RANGES = {"i": (0, 63), "j": (3, 9)}
 X = Load("x", index("i"), "float32")

@@ -5,7 +5,7 @@ import pytest
 from opmill_graph_ir.loops.cases import op
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Const, IndexValue, Load, Phase, Store
-from opmill_kernel_gen_cpp.prepare.segments import segments
+from opmill_kernel_gen_cpp.passes.segments import segments
 
 X = Load("x", index("i"), "float32")
 

@@ -5,7 +5,7 @@ import pytest
 from opmill_graph_ir.loops.cases import cast, op
 from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Const, IndexValue, Let, Load, Op, Phase, Ref, Store
-from opmill_kernel_gen_cpp.prepare.simplify import Simplifier, simplified
+from opmill_kernel_gen_cpp.passes.simplify import Simplifier, simplified
 
 RANGES = {"i": (0, 63), "j": (3, 9)}
 X, B = Load("x", index("i"), "float32"), Load("b", index("i"), "bool")

@@ -19,7 +19,7 @@ from opmill_guards.kinds.module_tree import facts_of
 from opmill_guards.source import Local, Pinned
 
 from .assumptions import asked
-from .assumptions.apart import guard_shared, kept_apart
+from .assumptions.alias_guards import guard_shared, kept_apart
 from .breaks import graph_break
 from .breaks.continuation import define, forgetting, indent
 from .breaks.natives import is_users
@@ -38,7 +38,7 @@ from .graph.class_state import masks_of
 from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
-from .graph.switches import autocast_nesting, in_dual_level, switched, switches
+from .graph.thread_state import autocast_nesting, in_dual_level, switched, switches
 from .graph.undoing import Undoing, copied, writes_in_parts
 from .graph.versions import count, kept, uncounted, versions, written
 from .interpretation.frame import Frame, refuse_module_code

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from conftest import same
 from opmill_bytecode_frontend import Unsupported, capture
-from opmill_bytecode_frontend.graph.switches import in_dual_level, switches
+from opmill_bytecode_frontend.graph.thread_state import in_dual_level, switches
 
 
 class Unmaterialized(Function):

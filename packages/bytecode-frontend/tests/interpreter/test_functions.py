@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import copy
 import dataclasses
 import functools
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from alike import same
+from conftest import outcome
 
 from opmill_bytecode_frontend import Unsupported, capture
 
@@ -224,14 +224,6 @@ def while_loop(a, b):
 
 
 BROKEN = [branch, item, in_loop, in_with, in_try, break_raises_in_try, in_callee, with_cells, while_loop]
-
-
-def outcome(fn, args):
-    args = copy.deepcopy(args)
-    try:
-        return fn(*args), args
-    except Exception as exc:
-        return (type(exc).__name__, exc.args), args
 
 
 def inputs():

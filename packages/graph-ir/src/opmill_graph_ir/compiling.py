@@ -36,6 +36,7 @@ from .exchanges.order import overlapped
 from .freezing.rewrite import freeze
 from .freezing.weights import Weights, held_inputs
 from .generator.protocol import GeneratorOptions, KernelGenerator, TellingGenerator
+from .gradient_buckets import split
 from .loops.text import show
 from .lowered import Extern, Lowered
 from .ops.flex import with_attention_by_kernels
@@ -52,12 +53,11 @@ from .planning.operators import lower_to_operators
 from .planning.products import choose, clock_of
 from .repeats.program import cuts, put_back
 from .report import Report
-from .schedule.alike import join_alike
 from .schedule.early import read_early
+from .schedule.horizontal_fusion import join_alike
 from .schedule.joint_memory import plan_together
 from .schedule.memory import Memory, plan_memory
 from .schedule.steps import ExternStep, Schedule, Scheduling
-from .stages import split
 from .training import held_names, layout_of
 
 Steps = Iterable[tuple[str, object]]

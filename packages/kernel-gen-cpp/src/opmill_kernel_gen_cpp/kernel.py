@@ -10,15 +10,15 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 from opmill_runtime_cache.plan.contract import encode
 
 from . import threads
-from .contract.match import contraction_of
-from .contract.write import write_contraction
+from .contraction.match import contraction_of
+from .contraction.write import write_contraction
 from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .emit.types import TYPES
 from .nest import Written, write_nest
-from .prepare.alike import Alike, alike
-from .prepare.once import shared_once
-from .prepare.partial import in_parts
+from .passes.once import shared_once
+from .passes.outline import Alike, alike
+from .passes.partial import in_parts
 from .target import Target
 
 HEADER = "// Generated from loop IR. Vectors are the compiler's own; no header is included."

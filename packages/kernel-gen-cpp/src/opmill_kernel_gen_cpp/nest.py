@@ -18,10 +18,10 @@ from .emit.index_text import UNKNOWN, index_text
 from .emit.interleave import store_together, together
 from .emit.needs import Needs
 from .emit.types import TYPES
-from .prepare.abreast import abreast
-from .prepare.segments import Segment, segments
-from .prepare.simplify import simplified
-from .prepare.statistics import two_passes
+from .passes.row_blocking import abreast
+from .passes.segments import Segment, segments
+from .passes.simplify import simplified
+from .passes.statistics import two_passes
 from .target import Target
 from .vectorize import TILE, Choice, choose
 

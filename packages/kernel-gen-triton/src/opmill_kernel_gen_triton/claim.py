@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from opmill_graph_ir.loops.ir import SORTS, Attention, LoopKernel, Nest, Op, Reduction
+from collections.abc import Iterable
+
+from opmill_graph_ir.loops.ir import SORTS, Attention, Expr, LoopKernel, Nest, Op, Reduction
 
 from . import walk
 from .emit.primitives import CONVERSIONS, REFUSED, ROWS
@@ -28,7 +30,11 @@ def refusal(kernel: LoopKernel) -> str | None:
 
 
 def _function_refusal(found: Attention) -> str | None:
-    for e in (e for function in found.functions() for e in walk.inside(function)):
+    return _expressions_refusal(e for function in found.functions() for e in walk.inside(function))
+
+
+def _expressions_refusal(expressions: Iterable[Expr]) -> str | None:
+    for e in expressions:
         if e.dtype not in TYPES:
             return f"element type {e.dtype}"
         if type(e) is Op and (reason := _op_refusal(e)) is not None:
@@ -38,11 +44,8 @@ def _function_refusal(found: Attention) -> str | None:
 
 def _nest_refusal(nest: Nest) -> str | None:
     for phase in nest.phases:
-        for e in walk.expressions(phase):
-            if e.dtype not in TYPES:
-                return f"element type {e.dtype}"
-            if type(e) is Op and (reason := _op_refusal(e)) is not None:
-                return reason
+        if (reason := _expressions_refusal(walk.expressions(phase))) is not None:
+            return reason
         for r in phase.reductions:
             if (reason := _reduction_refusal(r)) is not None:
                 return reason

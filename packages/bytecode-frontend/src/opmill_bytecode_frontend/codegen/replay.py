@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from opmill_guards.guard import Is
 
 from ..effects.changes import Effects
-from ..interpretation.held import root_is_pinned
+from ..interpretation.identity import root_is_pinned
 from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue

@@ -14,7 +14,7 @@ from msgspec import Struct
 from torch._C import _functorch
 
 from .chance_states import States, put_back
-from .switches import switched, switches
+from .thread_state import switched, switches
 
 log = logging.getLogger("opmill.internal")
 #: Torch functions that write to an argument or to a state without saying so in their names.

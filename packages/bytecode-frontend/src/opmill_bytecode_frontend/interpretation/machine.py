@@ -24,7 +24,7 @@ from ..entry.varying import Varying
 from ..errors import Unsupported
 from ..graph.meshes import SettledValue as SettledValue
 from ..graph.recorder import Recorder
-from ..graph.switches import switches
+from ..graph.thread_state import switches
 from ..library import call_builtin, construct, intercepted
 from ..library.torch.marks import marked
 from ..options import CaptureOptions
@@ -48,7 +48,7 @@ from ..values.varying import VaryingNumber
 from ..values.wrapped import added
 from .binding import bind
 from .frame import Frame, prepare, refuse_module_code
-from .held import is_held
+from .identity import is_held
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented

@@ -45,7 +45,7 @@ from ..values.per_call import GivenClass, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
-from .held import is_held, root_is_pinned
+from .identity import is_held, root_is_pinned
 from .owners import exempt, has_methods, is_disabled
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from opmill_guards.source import Attr, Pinned, Referent
 
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
-from ..graph.switches import switched, switches
+from ..graph.thread_state import switched, switches
 from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python

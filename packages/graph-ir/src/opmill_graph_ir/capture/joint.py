@@ -17,7 +17,7 @@ from opmill_runtime_cache.devices.registry import traits_of, types
 from ..errors import GraphError
 from ..wrapped import INSIDE
 from ..wrapped.nodes import OtherGradient, refuse_mixed, refuse_wrapper
-from .apart import groups
+from .backward_components import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value

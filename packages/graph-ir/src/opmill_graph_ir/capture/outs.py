@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import GraphError
-from .forms import tensors_in
+from .functional_variants import tensors_in
 
 
 def has_out(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ from opmill_fake_tensors.wrappers import mode_of_fakes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
-from .forms import functional_call, in_order, memory_order
+from .functional_variants import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES, inverted
 from .lists import PREFIX, by_tensor

@@ -41,7 +41,6 @@ from ..plan.model import (
     View,
 )
 from ..plan.verify import READS, SIZES, args_of, slots_in
-from .carried import carried_kernel
 from .control import Body
 from .layout import (
     CallRow,
@@ -75,6 +74,7 @@ from .pycall import python_call
 from .reference import load_constant
 from .regions import regions
 from .routes import Way, way_of
+from .user_kernels import carried_kernel
 from .visible import first_visible
 
 

@@ -12,7 +12,7 @@
 #include "gemm.h"
 #include "program.h"
 #include "recorded.h"
-#include "siblings.h"
+#include "grouped_gemm.h"
 
 namespace opmill {
 

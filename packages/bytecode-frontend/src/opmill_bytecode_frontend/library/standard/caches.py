@@ -22,7 +22,7 @@ from opmill_guards.guard import Absent, Is
 from ...assumptions.asked import Asked, is_asked, is_given, new_source
 from ...errors import Unsupported
 from ...graph.regions import Region
-from ...graph.switches import switched, switches
+from ...graph.thread_state import switched, switches
 from ...interpretation.owners import exempt, installed
 from ...values.base import MISSING, NotConstant, Raised, Value, find_in_mro
 from ...values.classes import ClassValue

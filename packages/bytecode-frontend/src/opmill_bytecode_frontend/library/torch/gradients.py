@@ -15,7 +15,7 @@ from opmill_guards.source import Pinned
 
 from ...effects.backwards import Backward
 from ...graph.regions import Region
-from ...graph.switches import in_dual_level
+from ...graph.thread_state import in_dual_level
 from ...graph.versions import written
 from ...values.base import Value
 from ...values.constant import ConstantValue

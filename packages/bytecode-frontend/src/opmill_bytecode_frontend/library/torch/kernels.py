@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from opmill_guards.guard import Is
 
 from ...graph.versions import memory
+from ...kernels.mutation_analysis import Indirect, plain_function, written
 from ...kernels.operators import Launch, operator_of
-from ...kernels.stores import Indirect, plain_function, written
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import ConstantValue
 from ...values.launcher import KernelLauncher

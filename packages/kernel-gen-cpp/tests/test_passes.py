@@ -10,9 +10,9 @@ from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner, disagreement
 from opmill_kernel_gen_cpp.kernel import kernel_text
-from opmill_kernel_gen_cpp.prepare.partial import in_parts
-from opmill_kernel_gen_cpp.prepare.segments import segments
-from opmill_kernel_gen_cpp.prepare.statistics import two_passes
+from opmill_kernel_gen_cpp.passes.partial import in_parts
+from opmill_kernel_gen_cpp.passes.segments import segments
+from opmill_kernel_gen_cpp.passes.statistics import two_passes
 from opmill_kernel_gen_cpp.target import AVX2
 
 

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
+from opmill_bytecode_frontend.kernels.mutation_analysis import Indirect, written
 from opmill_bytecode_frontend.kernels.operators import Launch, operator_of
-from opmill_bytecode_frontend.kernels.stores import Indirect, written
 
 tl = types.ModuleType("triton.language")
 

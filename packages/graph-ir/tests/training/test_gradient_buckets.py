@@ -5,9 +5,9 @@ import torch
 from training_cases import CASES
 
 from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.gradient_buckets import split
 from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.staged import StagedBackward
-from opmill_graph_ir.stages import split
 
 
 def layers():
@@ -133,7 +133,7 @@ def test_random_numbers_in_a_backward_keep_it_whole(monkeypatch):
     joint = capture_joint(gm, [X])
     halves = partition(joint)
     assert len(split(halves, joint.targets, 1)[0]) > 1
-    monkeypatch.setattr("opmill_graph_ir.stages.moves_on", lambda node: True)
+    monkeypatch.setattr("opmill_graph_ir.gradient_buckets.moves_on", lambda node: True)
     assert split(halves, joint.targets, 1) == ([], [])
 
 

@@ -1,4 +1,4 @@
-#include "siblings.h"
+#include "grouped_gemm.h"
 
 #include <algorithm>
 #include <cstdlib>

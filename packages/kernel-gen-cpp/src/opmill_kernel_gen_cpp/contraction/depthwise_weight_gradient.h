@@ -1,6 +1,6 @@
 // Gradients of a stencil's weights with channels in lanes: out[c, t] = sum over points p of a[c, p] * x[c, window p, t].
 //
-// A point of a meets the places that a line of taps covers; there is nothing to add up across lanes. Comes after abreast.h, and cuts blocks as it does.
+// A point of a meets the places that a line of taps covers; there is nothing to add up across lanes. Comes after depthwise.h, and cuts blocks as it does.
 
 enum { CORRELATE_POINTS = 256 };  // that are summed up one after the other, before that is added to the rest: for exactness
 

@@ -8,7 +8,7 @@ from random_lowered import run_schedule
 
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.ops.lower import lower
-from opmill_graph_ir.schedule.alike import join_alike
+from opmill_graph_ir.schedule.horizontal_fusion import join_alike
 from opmill_graph_ir.schedule.laws import verify_schedule
 from opmill_graph_ir.schedule.memory import plan_memory
 from opmill_graph_ir.schedule.steps import schedule

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from opmill_graph_ir.capture.apart import MOST, groups
+from opmill_graph_ir.capture.backward_components import MOST, groups
 
 W, V = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
 

@@ -100,6 +100,10 @@ def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
     return own, count
 
 
+_HEADERS = {"stencil": ("stencil.h",), "correlate": ("depthwise_weight_gradient.h", "weight_gradient.h")}
+"""What kinds of contractions need besides the core, which is all that one of kind ``contract`` does."""
+
+
 def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     vector = needs.vector("f32", lanes)
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
@@ -109,8 +113,8 @@ def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     )
     needs.add("contraction", names + _text("core.h"))
     if kind != "contract":
-        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("abreast.h"))
-        needs.add(kind, (_text("correlate_abreast.h") if kind == "correlate" else "") + _text(f"{kind}.h"))
+        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("depthwise.h"))
+        needs.add(kind, "".join(map(_text, _HEADERS[kind])))
 
 
 @cache

@@ -6,7 +6,7 @@ import torch
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner
-from opmill_kernel_gen_cpp.prepare.abreast import MOST, abreast
+from opmill_kernel_gen_cpp.passes.row_blocking import MOST, abreast
 
 SHAPES = [(m, n, k) for m in (1, 2, 3, 5, 8, 11, 16, 31, 32, 40) for n, k in ((1, 33), (7, 5), (66, 70), (64, 600))]
 

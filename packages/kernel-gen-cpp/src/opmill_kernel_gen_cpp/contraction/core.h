@@ -14,13 +14,13 @@ struct contraction {
   long height, width, channel_step, line_step;  // of b's source, whose lines are contiguous
   long stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
   long images, image_step, out_lines, out_width;  // the points
-  long a_image_step, a_line_step;  // of a, where it has points too (correlate.h)
+  long a_image_step, a_line_step;  // of a, where it has points too (weight_gradient.h)
   // What follows is made of the above by contract_plan or stencil_plan.
   long block_lines, block_columns;  // points of a block: several whole lines, or a part of one
   long channels_a_pass, rows_a_pass, pitch;  // pitch: elements between rows of scratch
   long staged_lines, staged_width, direct;  // direct: rows of b are read where they lie
   long units, threads;  // shares of the work, and the threads that it is worth
-  long abreast;  // of a stencil: channels lie in lanes (abreast.h)
+  long abreast;  // of a stencil: channels lie in lanes (depthwise.h)
 };
 
 // Called with s = {image, first row, rows, first point, points, points of an image, pitch, the sizes of the kernel}; the sums lie in the
