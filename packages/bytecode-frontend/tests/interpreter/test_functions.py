@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 from alike import same
-from conftest import outcome
 
+from conftest import outcome
 from opmill_bytecode_frontend import Unsupported, capture
 
 

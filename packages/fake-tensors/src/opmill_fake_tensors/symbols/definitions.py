@@ -1,6 +1,6 @@
 """What a size that follows from others is: the value of its definition, which is a text as plans have it.
 
-Plans have a reader of such texts of their own (``plan/expr.py`` of runtime-cache), which makes instructions of them for native code and keeps
+Plans have a reader of such texts of their own (``plan/expr.py`` of runtime-cache), which makes instructions for native code and keeps
 to 64 bits. Neither package imports the other: a saved plan runs where nothing traces, and fakes where nothing runs. That both read one
 language is held by graph-ir's ``tests/planning/test_size.py``, which sees both."""
 
