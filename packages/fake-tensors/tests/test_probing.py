@@ -64,3 +64,31 @@ def test_what_is_large_is_tried_small():
 def test_what_is_written_has_a_size_of_its_own():
     x = torch.empty(2, 3, device="meta", dtype=torch.bool)
     assert refusal(aten.add.out, (x, x), {"out": x}) is None and refusal(aten.ones.default, ([3],), {}) is None
+
+
+SEEN: list[list[int]] = []
+library = torch.library.Library("probed", "DEF")
+library.define("solve(Tensor factors, Tensor pivots, Tensor right) -> Tensor")
+
+
+def solve(factors, pivots, right):
+    SEEN.append(pivots.tolist())
+    return right.clone()
+
+
+library.impl("solve", solve, "CPU")
+
+
+def test_places_are_tried_where_they_lead_into_memory():
+    """Kernels of some versions follow pivots without a look: zeros, which are none, led beyond memory."""
+    SEEN.clear()
+    given = [torch.empty(4, 4, device="meta"), torch.empty(4, dtype=torch.int32, device="meta"), torch.empty(4, 2, device="meta")]
+    assert refusal(torch.ops.probed.solve.default, given, {}) is None
+    assert refusal(torch.ops.probed.solve.default, given[:1], {"pivots": given[1], "right": given[2].double()}) is None
+    assert SEEN == [[1] * 4] * 2
+
+
+def test_each_argument_of_pivots_is_known():
+    schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")]
+    names = {a.name for schema in schemas for a in schema.arguments if "pivot" in a.name and str(a.type).startswith("Tensor")}
+    assert names - {"pivot", "unpack_pivots"} == {"pivots", "LU_pivots"}

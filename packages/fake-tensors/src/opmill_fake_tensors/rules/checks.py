@@ -235,12 +235,21 @@ def _extreme(name: str) -> Callable[..., None]:
 CHECKS.update({f"aten::{name}": _extreme(name) for name in ("amax", "amin")})
 
 
+def _demand_dimension(x: Tensor, dim: int) -> None:
+    """A dimension that is not there, in eager's words: some meta kernels say it in others."""
+    rank = max(x.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+
+
 def _place(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> None:
         if dim is None and _is_empty(x):
             raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
-        if dim is not None and _empty_along(x, dim):
-            raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
+        if dim is not None:
+            _demand_dimension(x, dim)
+            if _empty_along(x, dim):
+                raise IndexError(f"{name}(): Expected reduction dim {dim % x.dim()} to have non-zero size.")
 
     return refuse
 
@@ -252,9 +261,11 @@ def _running(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, dim: int, **_: Any) -> None:
         if not x.dim() and dim not in (-1, 0):
             raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
-        if x.dim() and not -x.dim() <= dim < x.dim() and _is_empty(x):
+        if x.dim() and _is_empty(x) and not -x.dim() <= dim < x.dim():
             with no_dispatch(), no_levels():  # some versions of torch take any dimension of nothing
                 getattr(torch, name)(torch.empty([n if type(n) is int else 1 for n in x.size()]), dim)
+        elif x.dim():
+            _demand_dimension(x, dim)
 
     return refuse
 
@@ -266,6 +277,4 @@ CHECKS.update({f"aten::{name}": _running(name) for name in ("cummax", "cummin")}
 def _along(x: Tensor, *where: Any, dim: int | None = None, **_: Any) -> None:
     if dim is None:
         dim = next((d for d in where if type(d) is int), -1)
-    rank = max(x.dim(), 1)
-    if not -rank <= dim < rank:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    _demand_dimension(x, dim)
