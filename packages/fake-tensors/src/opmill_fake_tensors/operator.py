@@ -10,6 +10,7 @@ import torch
 
 from . import compat
 from .passing import out_of_memory
+from .places import lead_into_memory
 from .rules import checks, counted_rules, rules, symbolic_rules
 from .rules.pointwise import RECORDS, converted
 from .strides import like
@@ -194,7 +195,9 @@ class Operator:
     def _measure(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The geometry of what the operator gives on zeros; None where it refuses them."""
         try:
-            out = self.func(*[_zeros(a, self._sees_marks) for a in args], **{k: _zeros(v, self._sees_marks) for k, v in kwargs.items()})
+            given = [_zeros(a, self._sees_marks) for a in args], {k: _zeros(v, self._sees_marks) for k, v in kwargs.items()}
+            lead_into_memory(self.func, *given)
+            out = self.func(*given[0], **given[1])
         except (RuntimeError, IndexError, NotImplementedError) as error:
             if out_of_memory(error):
                 raise

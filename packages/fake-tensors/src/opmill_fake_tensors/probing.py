@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .places import lead_into_memory
+
 _OF_TYPES = re.compile(
     r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\b(?:long|int|byte|float|double) tensor\b|\btype "
     r"promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
@@ -22,8 +24,6 @@ _REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedErro
 _SMALL = 3
 _GROWING = frozenset("size sizes repeats output_size shape pad minlength steps num_classes scale_factors bins".split())
 """Arguments by which results are larger than what they are made of: tried with few."""
-_PLACES = frozenset(("pivots", "LU_pivots"))
-"""Arguments that hold places, counted from one: before torch 2.13 kernels follow them without a look, and a zero leads beyond memory."""
 _FEW = 16
 _CHEAP, _MOST = 1 << 12, 1 << 22
 """Elements that are tried as they are, and where nothing smaller fits."""
@@ -114,8 +114,7 @@ def _tried(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Excepti
 def _raised(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], smaller: Mapping[int, int]) -> Exception | None:
     try:
         given = [_zeros(a, smaller) for a in args], {k: _zeros(v, smaller) for k, v in kwargs.items()}
-        for places in _places(func, *given):
-            places.fill_(1)
+        lead_into_memory(func, *given)
     except (RuntimeError, TypeError, NotImplementedError):
         return None  # no zeros of this type
     try:
@@ -125,13 +124,6 @@ def _raised(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], smaller: 
     except Exception as e:
         return e.with_traceback(None)
     return None
-
-
-def _places(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The tensors among the arguments that hold places."""
-    names = [a.name for a in func._schema.arguments] if isinstance(func, torch._ops.OpOverload) else ()
-    named = [*zip(names, args, strict=False), *kwargs.items()]
-    return [value for name, value in named if name in _PLACES and isinstance(value, torch.Tensor)]
 
 
 def _sizes_in(value: Any, found: set[int]) -> int:
