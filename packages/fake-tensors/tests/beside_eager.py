@@ -51,6 +51,10 @@ def outcome(call: Call, args: Any) -> Any:
         return type(error)
 
 
+BEFORE_ITS_MATMUL = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+"""Whether torch's own decomposition of products asks for numbers of elements."""
+
+
 def as_eager(call: Call, *args: Any) -> None:
     """Holds a call on fakes of the arguments against eager, with fixed sizes and with symbolic ones. What eager refuses fakes may take: the
     operator refuses it when it runs."""
@@ -75,6 +79,10 @@ def with_symbols(call: Call, args: Any, expected: Any) -> None:
             got = pytree.tree_leaves(call(*pytree.tree_map_only(torch.Tensor, fake, args)))
         except (DataDependent, NoFakeKernel):
             return
+        except RuntimeError as error:
+            if BEFORE_ITS_MATMUL and "Cannot call numel() on tensor with symbolic sizes" in str(error):
+                return  # by the dispatcher of C++ alone; captures go past it
+            raise
     hints: Any = {name: s.hint for name, s in sizes.symbols.items()}
     assert sizes.holds(hints)
     assert [geometry(g, lambda n: index_of(n).evaluate(hints)) for g in got] == expected
