@@ -403,6 +403,55 @@ def range_(vm: Interpreter, *args: Value) -> Value:
         return vm.throw_real(exc)
 
 
+def _number(cls: type, *dunders: str) -> Callable[..., Value]:
+    def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
+            return args[0].dunder(vm, dunders[0], [])
+        if len(args) == 1 and not kwargs:
+            try:
+                plain = args[0].constant()
+            except NotConstant:
+                for name in dunders:
+                    result = args[0].special(vm, name, [])
+                    if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
+                        vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
+                    wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
+                    if result is not None and (
+                        name == "__trunc__" or (result.python_type() is not wanted and issubclass(result.python_type(), wanted))
+                    ):
+                        vm.unsupported(
+                            "FE011",
+                            f"{cls.__name__}() of a number whose {name} gives a {result.python_type().__name__}",
+                            "Python warns of it",
+                        )
+                    if isinstance(result, ConstantValue) and not isinstance(result.value, wanted):
+                        said = f"{args[0].python_type().__name__}.{name}" if name == "__float__" else name
+                        vm.throw(TypeError, f"{said} returned non-{wanted.__name__} (type {type(result.value).__name__})")
+                    if result is not None:
+                        return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
+                given = args[0].python_type()
+                if any(hasattr(given, name) for name in dunders) or issubclass(given, (str, bytes)):
+                    vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
+                vm.throw(TypeError, f"{cls.__name__}() {WANTED[cls]}, not {given.__name__!r}")
+            try:
+                return ConstantValue(cls(plain))
+            except Exception as exc:
+                vm.throw_real(exc)
+        return fold(vm, cls, list(args), kwargs)
+
+    return convert
+
+
+WANTED = {
+    int: "argument must be a string, a bytes-like object or a real number",
+    float: "argument must be a string or a real number",
+    complex: "first argument must be a string or a number",
+}
+handles(int)(_number(int, "__int__", "__index__", "__trunc__"))
+handles(float)(_number(float, "__float__", "__index__"))
+handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))
+
+
 @handles(bool)
 def bool_(vm: Interpreter, value: Value = ConstantValue(False)) -> Value:
     """``bool()``; of a tensor with one element whose value nobody knows yet it is read from the graph's tensor."""
