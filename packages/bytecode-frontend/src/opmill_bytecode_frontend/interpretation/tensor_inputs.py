@@ -56,7 +56,7 @@ def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source:
     value.held, value.below = held, given is not obj
     vm.recorder.by_fake[id(fake)] = value
     keys = torch._C._dispatch_keys(obj).raw_repr()
-    sizes: Any = tuple(given.shape)
+    sizes: tuple[int | None, ...] = tuple(given.shape)
     strides: Any = tuple(given.stride())
     if inside is not None:  # what is inside tells them
         vm.recorder.own_symbols(value)
