@@ -7,7 +7,7 @@ import functools
 import types
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
 import torch
 
@@ -95,8 +95,11 @@ class Rebuilder:
         return f"{prefix}{self._count}"
 
     def source(self, source: object) -> str:
-        """The name of what a source gave when the call began."""
+        """The name of what a source gave when the call began; below a class that captured code makes, the expression of what that has."""
+        made = self.made_by_call(getattr(source, "root", None))
         text = expression(source, self.constants, self.vm.overridden)
+        if made:
+            return text
         if text.isidentifier():
             return text
         found = self._sources.get(text)
@@ -105,6 +108,13 @@ class Rebuilder:
             self.prologue.append(f"{found} = {text}")
             self._reads += 1
         return found
+
+    def made_by_call(self, source: object) -> bool:
+        """Whether a source is the model of a class that each call makes: from then on the class is built, and has the model's name."""
+        if type(source) is not Pinned or not isinstance(source.object, type) or not self.vm.is_made(source.object):
+            return False
+        self.constants.rename(source.object, self.class_name(source.object))
+        return True
 
     def only_reads(self) -> bool:
         """Whether nothing is done before the graph but to read what its guards know."""
@@ -247,6 +257,8 @@ def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
 def constant(r: Rebuilder, value: Value) -> str:
     """A constant, or what is known by identity: among the constants of the code, or read where it came from."""
     obj, source = value.real(), value.source
+    if type(value) is BuiltinValue and isinstance(cls := getattr(obj, "__objclass__", None), type) and r.vm.is_made(cls):
+        return f"{r.class_name(cls)}.__dict__[{cast(Any, obj).__name__!r}]"
     if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
     return r.constants.name(obj)

@@ -83,6 +83,10 @@ class Constants:
             self.table[found] = obj
         return found
 
+    def rename(self, obj: object, text: str) -> None:
+        """From now on ``text`` stands for this object."""
+        self._names[id(obj)] = text
+
     def define(self, stub: Stub) -> str:
         name = f"_f{len(self.stubs)}"
         self.stubs[name] = stub

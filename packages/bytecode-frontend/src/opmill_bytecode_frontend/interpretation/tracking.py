@@ -39,7 +39,7 @@ from ..values.locks import LockValue
 from ..values.loops import iterator_kind
 from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
-from ..values.objects import ObjectValue, builtin_base, find_in_mro
+from ..values.objects import ObjectValue, bound_in_c, builtin_base, find_in_mro
 from ..values.opaque import ChanceValue, Untouched
 from ..values.per_call import GivenClass, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
@@ -476,11 +476,11 @@ BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 def bound_builtin(vm: Interpreter, obj: Any, owner: object, source: Source | None) -> Value:
     """A builtin method of an object, made anew by each attribute access: known by its name and its object."""
-    if source is None or type(source) is Pinned:
-        return vm.getattr(vm.wrap(owner, Pinned(owner, repr(type(owner)))), obj.__name__)
-    vm.guard(TypeIs(source, type(obj)))
-    vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
-    return vm.getattr(vm.wrap(owner, Attr(source, "__self__")), obj.__name__)
+    fixed = source is None or type(source) is Pinned
+    if not fixed:
+        vm.guard(TypeIs(source, type(obj)))
+        vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
+    return bound_in_c(vm, obj, vm.wrap(owner, Pinned(owner, repr(type(owner))) if fixed else Attr(source, "__self__")), source)
 
 
 @tracks(

@@ -167,9 +167,11 @@ class FunctionValue(Value):
         if name == "__annotations__":
             return self.annotated()
         found = self.attrs.lookup(vm, name)
-        if found is MISSING:
-            vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
-        return found
+        if found is not MISSING:
+            return found
+        if name in OF_FUNCTIONS:
+            return super().getattr(vm, name)
+        vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
 
     def keyword_defaults(self) -> dict[str, Any]:
         """As captured code has left them."""

@@ -37,6 +37,7 @@ from .iterators import STOP, ItemsIterator, IteratorValue
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue, whole
 
+BOUND_BY_TYPES = (types.MethodDescriptorType, types.WrapperDescriptorType)
 SLOT_TYPES = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
 #: Methods of builtin containers whose result is of the class of the object they are called on.
@@ -161,6 +162,19 @@ class BoundSlot(Value):
         if name in ("__name__", "__doc__", "__qualname__"):
             return ConstantValue(getattr(self.raw, name))
         return super().getattr(vm, name)
+
+
+def bound_in_c(vm: Machine, method: Any, owner: Value, source: Source | None) -> Value:
+    """The method of C that was found on an object. Where classes of the program have a say in what the object's attribute of that name is,
+    it may be another one, of a class behind them (``super``)."""
+    real, name, cls = method.__self__, method.__name__, type(method.__self__)
+    having = [each.__dict__[name] for each in cls.__mro__ if name in each.__dict__]
+    raw = next((each for each in having if isinstance(each, BOUND_BY_TYPES) and each.__get__(real) == method), None)
+    if raw is not None and len(having) > 1 and source is not None and type(source) is not Pinned:
+        vm.guard(Predicate(source, lambda now: raw.__get__(now.__self__) == now, f"is {raw.__qualname__} of an object"))
+    if raw is None or (raw is having[0] and not written_in_python(cls)):
+        return vm.getattr(owner, name)
+    return BoundSlot(raw, owner)
 
 
 def tell_attribute(error: Value, owner: Value, name: str) -> None:

@@ -38,7 +38,10 @@ def dispatch(vm: Interpreter, fn: types.FunctionType, cls: Value) -> Value:
     registries = [cell.cell_contents for cell in fn.__closure__ or () if isinstance(cell.cell_contents, dict)]
     if any(getattr(changed, "obj", None) is registry for changed in vm.effects.changed for registry in registries):
         vm.unsupported("FE010", f"a call of {fn.__qualname__}", "an implementation was registered in the captured code before")
-    found = fn(wanted)
+    try:
+        found = fn(wanted)
+    except Exception as exc:  # of what is no class
+        vm.throw_real(exc)
     vm.guard(Predicate(Pinned(fn, "dispatch"), lambda f: f(wanted) is found, f"({wanted.__name__}) is {found.__name__}"))
     return vm.wrap(found, Pinned(found, found.__name__))
 
