@@ -323,3 +323,26 @@ def test_defaults_are_looked_at_where_arguments_do_not_fit():
     for defaults in ((2,), (1, 2), None, (1, 2), (7,)):
         plain.__defaults__ = twin.__defaults__ = defaults
         assert captured(twin, torch.ones(1))[0] == program(plain, torch.ones(1))[0]
+
+
+def later() -> Any:
+    return early + 1  # type: ignore[name-defined] # noqa: F821
+
+
+def names_of_functions(x: torch.Tensor) -> Any:
+    made: dict[str, Any] = {}
+    exec("def given(): return thing()", {"thing": lambda: 3}, made)
+    table = later.__globals__
+    table.update(made["given"].__globals__)
+    table["early"] = x.sum()
+    table.setdefault("other", 5)
+    seen = later(), thing(), other, sorted(made["given"].__globals__), (lambda: 0).__globals__ is table  # type: ignore[name-defined] # noqa: F821
+    for name in ("early", "thing", "other"):
+        del table[name]
+    return *seen, "early" in globals()
+
+
+def test_names_of_functions() -> None:
+    """The dictionary of a function's names is its module's: what is put there is found by the name."""
+    for program in names_of_functions, capture(names_of_functions):
+        assert program(torch.ones(2)) == (3, 3, 5, ["__builtins__", "thing"], True, False)

@@ -33,7 +33,7 @@ from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
-from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
+from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value, stays
 from ..values.growing_lists import GrowingList
 from ..values.locks import LockValue
 from ..values.loops import iterator_kind
@@ -551,7 +551,8 @@ def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if not heap and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
         return array_of_before(vm, obj, source) or changing(vm, obj, source)
     if not heap:
-        return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
+        kind = BuiltinValue if stays(type(obj)) else ChangingValue
+        return kind(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     if type(source) is Pinned:
         vm.guard(TypeIs(source, type(obj)))

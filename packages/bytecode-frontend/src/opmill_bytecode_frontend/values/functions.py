@@ -5,10 +5,13 @@ from __future__ import annotations
 import decimal
 import functools
 import operator
+import re
 import types
 import weakref
 from collections.abc import Sequence
 from typing import Any, Hashable, NoReturn, cast
+
+import torch
 
 from opmill_guards.guard import Absent, Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
@@ -143,12 +146,14 @@ class FunctionValue(Value):
             return self.known[name]
         if name == "__dict__":
             return self.attrs
+        if name == "__globals__":
+            return vm.names(self.globals)
         if name == "__kwdefaults__" and self.real() is not MISSING:
             table = vm.wrap(getattr(self.real(), name), Attr(self.source, name))
             self.keyword_table = table if isinstance(table, DictValue) else None
             return table
         if name in OF_FUNCTIONS and (real := self.real()) is not MISSING:
-            return vm.wrap(getattr(real, name), Attr(self.source, name) if name not in ("__globals__",) else None)
+            return vm.wrap(getattr(real, name), Attr(self.source, name))
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         known["__type_params__"] = ()  # those that the program gave it are ``known`` otherwise
         if name in known and name in OF_FUNCTIONS:
@@ -404,6 +409,14 @@ def knows_itself_only(vm: Machine, slot: object, name: str, owner: Value, args: 
     return ConstantValue(NotImplemented)
 
 
+def stays(cls: type) -> bool:
+    """Whether objects of a class of C are what they are for good: those that are equal by their content have a hash of it."""
+    return issubclass(cls, STAYING) or (cls.__hash__ not in (None, object.__hash__) and not hasattr(cls, "__setitem__"))
+
+
+STAYING = (re.Match, torch.finfo, torch.iinfo)
+
+
 class ChangingValue(BuiltinValue):
     """An object of a class of C whose content may change from call to call (``bytearray``, an array): known by identity alone."""
 
@@ -418,10 +431,16 @@ class ChangingValue(BuiltinValue):
             "pass a tensor or a tuple",
         )
 
-    truth = iterate = refuse
+    iterate = refuse
+
+    def truth(self, vm: Machine) -> bool:
+        return not any(hasattr(type(self.obj), name) for name in ("__bool__", "__len__")) or self.refuse(vm)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        return None if getattr(type(self.obj), name, None) is None else self.refuse(vm)
+        slot = getattr(type(self.obj), name, None)
+        if slot is None or slot is getattr(object, name, None):
+            return super().special(vm, name, args)
+        self.refuse(vm)
 
 
 class Closure(Value):
