@@ -4,6 +4,10 @@ found in a class that captured code makes (``__dict__``, ``__mro__``, slots), wh
 from __future__ import annotations
 
 import collections
+import functools
+import os
+import time
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -211,12 +215,87 @@ def test_made_classes_outside() -> None:
         assert [*values] == [*vars(base).values()]
 
 
+def before() -> int:
+    return 3
+
+
 def attributes() -> Any:
     def function() -> int:
         return 3
 
-    return [(name, hasattr(function, name)) for name in dir(type(function))], function.__class__, function.__call__()
+    seen = [[(name, hasattr(each, name)) for name in dir(type(each))] for each in (function, before)]
+    return seen, function.__class__, before.__class__, function.__call__(), before.__call__(), before.__eq__(before)
 
 
-def test_attributes_of_made_functions() -> None:
+def test_attributes_of_functions() -> None:
     assert capture(attributes)() == attributes()
+
+
+class Tree(collections.defaultdict):
+    def __init__(self) -> None:
+        self.default_factory = self.__class__
+
+
+class Counting(collections.defaultdict):
+    def __init__(self) -> None:
+        super().__init__(int)
+        self["made"] = 1
+
+
+def trees() -> Any:
+    tree, counting, plain = Tree(), Counting(), collections.defaultdict(int)
+    tree["a"]["b"] = 1
+    counting["first"] += 1
+    plain.default_factory = counting.default_factory = list
+    seen = tree["z"].default_factory is Tree, counting["second"], plain["x"]
+    apart()
+    return *seen, tree, tree["y"]["x"].default_factory is Tree, counting, plain, counting.default_factory
+
+
+def test_factories_of_derived_dictionaries() -> None:
+    ours, plainly = capture(trees)(), trees()
+    assert ours == plainly and repr(ours) == repr(plainly)
+    assert ours[3]["new"]["newer"].default_factory is Tree and ours[5]["new"] == [] and ours[6]["new"] == []
+
+
+def given_before(tree: Tree) -> Any:
+    first = tree["new"].default_factory
+    tree.default_factory = int
+    return first, tree["newer"], tree.default_factory
+
+
+def test_factory_of_a_dictionary_of_before() -> None:
+    ours, plainly = Tree(), Tree()
+    compiled = capture(given_before)
+    for _ in range(2):
+        assert compiled(ours) == given_before(plainly) and ours == plainly and ours.default_factory is int
+        ours.default_factory = plainly.default_factory = Tree
+        ours.clear()
+        plainly.clear()
+
+
+def sequences() -> Any:
+    made = time.struct_time((1, 2, 3, 4, 5, 6, 7, 8, 9))
+    apart()
+    return made, made.tm_year, os.stat_result(range(10)).st_size
+
+
+def test_sequences_with_names() -> None:
+    assert capture(sequences)() == sequences() and type(capture(sequences)()[0]) is time.struct_time
+
+
+@functools.singledispatch
+def general(value: object) -> str:
+    return "general"
+
+
+def dispatched(kind: Any) -> Any:
+    try:
+        return general.dispatch(kind)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("kind", [int, "text", typing.List[int], 3], ids=str)  # noqa: UP006
+def test_dispatch_of_what_is_no_class(kind: Any) -> None:
+    assert capture(dispatched, fullgraph=True)(kind) == dispatched(kind)

@@ -317,7 +317,7 @@ def tuple_(r: Rebuilder, value: TupleValue) -> str:
         return known
     if value.cls is tuple:
         text = inner
-    elif value.cls is torch.Size or value.cls.__module__ == "torch.return_types":
+    elif value.cls is torch.Size or hasattr(value.cls, "n_sequence_fields"):
         text = f"{r.constants.name(value.cls)}({inner})"
     else:
         text = f"tuple.__new__({r.expr(r.vm.wrap(value.cls))}, {inner})"
@@ -572,6 +572,8 @@ def fill_storage(r: Rebuilder, value: ObjectValue, name: str) -> None:
     storage = value.storage
     if isinstance(storage, DictValue):
         base = r.constants.name(storage.python_type())
+        if storage.default is not None:
+            r.body.append(f"{base}.default_factory.__set__({name}, {r.expr(storage.default)})")
         for key, item in storage.items.values():
             r.body.append(f"{base}.__setitem__({name}, {r.expr(key)}, {r.expr(item)})")
     elif isinstance(storage, DequeValue):

@@ -153,7 +153,9 @@ class FunctionValue(Value):
             self.keyword_table = table if isinstance(table, DictValue) else None
             return table
         if name in OF_FUNCTIONS and (real := self.real()) is not MISSING:
-            return vm.wrap(getattr(real, name), Attr(self.source, name))
+            found = getattr(real, name)
+            own = type(found) in (types.BuiltinFunctionType, types.MethodWrapperType) and found.__self__ is real
+            return super().getattr(vm, name) if own else vm.wrap(found, Attr(self.source, name))
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         known["__type_params__"] = ()  # those that the program gave it are ``known`` otherwise
         if name in known and name in OF_FUNCTIONS:

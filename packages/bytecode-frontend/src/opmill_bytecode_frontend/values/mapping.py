@@ -336,9 +336,12 @@ class DictValue(Value):
         return super().getattr(vm, name)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        if self.source is not None or self.cls is not collections.OrderedDict:
-            return super().setattr(vm, name, value)
-        self.extra[name] = value
+        if self.source is None and self.cls is collections.defaultdict and name == "default_factory":
+            self.default = value
+        elif self.source is None and self.cls is collections.OrderedDict:
+            self.extra[name] = value
+        else:
+            super().setattr(vm, name, value)
 
 
 class Names(DictValue):

@@ -352,6 +352,9 @@ class ObjectValue(Value):
                     self.refused_by(vm, property.__set__, raw, None)
                 vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
                 return
+            if type(raw) is types.MemberDescriptorType and self.storage is not None and self.storage.python_type() is owner:
+                self.storage.setattr(vm, name, value)
+                return
             if type(raw) is types.MemberDescriptorType:
                 self.slots[self.slot(vm, owner, name, raw)] = value
                 if self.source is not None:
