@@ -21,13 +21,13 @@ from opmill_guards.source import Local, Pinned
 from .assumptions import asked
 from .assumptions.alias_guards import guard_shared, kept_apart
 from .breaks import graph_break
-from .breaks.continuation import define, forgetting, indent
+from .breaks.continuation import define, forgetting, indent, parameter_name
 from .breaks.natives import is_users
 from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, sets  # noqa: F401 (how such values leave a capture)
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
-from .codegen.sources import Constants, from_stack, parameter_name
+from .codegen.sources import Constants, from_stack
 from .effects.backwards import watch
 from .effects.labels import mark
 from .effects.lifetimes import refuse_dropping, refuse_forgetting

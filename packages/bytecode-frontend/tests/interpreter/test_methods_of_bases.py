@@ -299,3 +299,46 @@ def dispatched(kind: Any) -> Any:
 @pytest.mark.parametrize("kind", [int, "text", typing.List[int], 3], ids=str)  # noqa: UP006
 def test_dispatch_of_what_is_no_class(kind: Any) -> None:
     assert capture(dispatched, fullgraph=True)(kind) == dispatched(kind)
+
+
+class Token(str):
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+    def __contains__(self, other: str) -> bool:
+        return str.__contains__(self, other)
+
+
+class Number(int):
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return int.__eq__(self, other)
+
+    def __add__(self, other: int) -> int:
+        return int.__add__(self, other)
+
+    def __mod__(self, other: int) -> int:
+        return int.__mod__(self, other)
+
+
+def told_by_content(token: Token, other: Token, number: Number, x: torch.Tensor) -> Any:
+    texts = (
+        token == Token("s"),
+        "s" == token,
+        token in token,
+        token in "xs",
+        "s".__eq__(token),
+        str.__eq__("s", token),
+        token in [other],
+    )
+    numbers = number == 3, number + number, 3 + number, number % number, int.__mod__(7, number), (7).__add__(number), 7 % number
+    return texts, numbers, {"s": 1}[token], {3: 2}[number], float.__add__(1.5, number), x + 1
+
+
+def test_content_of_derived_texts_and_numbers() -> None:
+    """``str.__eq__`` and its kind look at what an operand of a derived class holds."""
+    given = Token("s"), Token("s"), Number(3), torch.ones(2)
+    assert str(capture(told_by_content, fullgraph=True)(*given)) == str(told_by_content(*given))

@@ -7,6 +7,7 @@ import ast
 import builtins
 import functools
 import operator
+import re
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -43,6 +44,17 @@ def forgetting(lines: list[str], names: Iterable[str]) -> list[str]:
     return lines if cleared == "None" else ["try:", *indent(lines), "finally:", f"    {cleared}"]
 
 
+def parameter_name(name: str) -> str:
+    """The name of a parameter in generated text: another one where the text may mean a builtin by it. Names that are no identifiers are
+    those that compilers gave: the parameters of resume functions (``.0``), variables of rewritten assert statements (``@py_assert1``)."""
+    if hasattr(builtins, name):
+        return SHADOWING + name
+    return name if name.isidentifier() else "_arg" + re.sub(r"\W", lambda sign: "_" if sign[0] == "." else f"_{ord(sign[0]):x}_", name)
+
+
+SHADOWING = "_own_"
+
+
 def define(
     parameters: str, lines: list[str], code: types.CodeType, globals_: dict[str, object], table: dict[str, object]
 ) -> types.FunctionType:
@@ -66,7 +78,10 @@ def define(
     features = code.co_flags & FUTURE  # what the statements compile in turn (exec, compile) inherits them
     exec(compile(maker, code.co_filename, "exec", features, dont_inherit=True), namespace)
     made = namespace["_make"](**bound)
-    own = made.__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    renamed = {SHADOWING + name: name for name in code.co_varnames}  # by which a call may name them
+    own = made.__code__
+    variables, cells = (tuple(renamed.get(name, name) for name in each) for each in (own.co_varnames, own.co_cellvars))
+    own = own.replace(co_name=code.co_name, co_qualname=code.co_qualname, co_varnames=variables, co_cellvars=cells)
     skip(own)
     return types.FunctionType(own, globals_, code.co_name, None, made.__closure__)
 

@@ -29,6 +29,7 @@ from opmill_guards.source import (
     TypeOf,
 )
 
+from ..breaks.continuation import parameter_name
 from ..resume import is_of_stack
 from ..values.constant import LITERALS
 
@@ -91,12 +92,6 @@ class Constants:
         name = f"_f{len(self.stubs)}"
         self.stubs[name] = stub
         return name
-
-
-def parameter_name(name: str) -> str:
-    """The name of a parameter in generated text. Names that are no identifiers are those that compilers gave: the parameters of resume
-    functions (``.0``), variables of rewritten assert statements (``@py_assert1``)."""
-    return name if name.isidentifier() else "_arg" + re.sub(r"\W", lambda sign: "_" if sign[0] == "." else f"_{ord(sign[0]):x}_", name)
 
 
 def from_stack(names: Iterable[str]) -> list[str]:

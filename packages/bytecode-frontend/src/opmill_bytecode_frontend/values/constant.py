@@ -18,6 +18,13 @@ LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...), type(N
 OPENING = ("__enter__", "__exit__")
 
 
+def takes_content(value: object, name: str) -> bool:
+    """Whether an operation of the data model looks at the content of an operand of a derived class, whatever that class says."""
+    if name in ("__mod__", "__contains__"):  # formatting asks, and so do containers
+        return isinstance(value, (str, bytes)) == (name == "__contains__")
+    return name.startswith("__") and name.endswith("__") and name != "__format__"
+
+
 class ConstantValue(Value):
     """An immutable Python value; operations on constants are computed at capture by Python itself."""
 
@@ -64,7 +71,7 @@ class ConstantValue(Value):
             plain: list[object] = [[v.constant() for v in vm.unpack(args[0])]]
         else:
             try:
-                plain = [vm.plain(a) for a in args]
+                plain = [known_part(a) if takes_content(self.value, name) else vm.plain(a) for a in args]
             except NotConstant:
                 if name.startswith("__") and name.endswith("__"):
                     return ConstantValue(NotImplemented)
@@ -92,7 +99,7 @@ class ConstantValue(Value):
             reflected = f"__r{name[2:]}"  # asked here: Python does not where both are of one type
             return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)
         try:
-            plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [known_part(a) for a in args]
+            plain = [known_part(a) if takes_content(self.value, name) else vm.plain(a) for a in args]
         except NotConstant:
             if name == "__mod__" and isinstance(self.value, str):
                 vm.unsupported("FE025", f"formatting {self.value!r:.40} with a value unknown at capture")
