@@ -102,6 +102,22 @@ SUITES = {
     "torchao": Suite("0.18.0", "test", ("parameterized",), sources=False),
     "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "zuko": Suite("1.6.0", "tests"),
+    "attrs": Suite("26.1.0", "tests", ("hypothesis", "sortedcontainers", "cloudpickle")),
+    "cattrs": Suite("26.2.1", "tests", ("attrs", "hypothesis", "sortedcontainers", "immutables", "pymongo")),
+    "dacite": Suite("1.9.2", "tests"),
+    "jsonpickle": Suite("4.1.4", "tests"),
+    "julius": Suite("0.2.8", "tests"),
+    "lark": Suite("1.3.1", "tests"),
+    "marshmallow": Suite("4.4.0", "tests", ("simplejson",)),
+    "networkx": Suite("3.6.1", "networkx", sources=False),
+    "nnaudio": Suite("0.3.4", "tests", SCIPY),
+    "parso": Suite("0.8.7", "test"),
+    "pyrsistent": Suite("0.20.0", "tests", ("hypothesis", "sortedcontainers")),
+    "python-box": Suite("8.0.0", "test", ("ruamel.yaml", "toml", "msgpack", "tomli-w")),
+    "pytorch_msssim": Suite("1.0.0", "tests"),
+    "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
+    "torchquad": Suite("0.6.0", "tests", ("autoray", "loguru", "tqdm", *SCIPY)),
+    "voluptuous": Suite("0.16.0", "voluptuous/tests"),
 }
 
 

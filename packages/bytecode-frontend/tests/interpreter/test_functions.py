@@ -346,3 +346,28 @@ def test_names_of_functions() -> None:
     """The dictionary of a function's names is its module's: what is put there is found by the name."""
     for program in names_of_functions, capture(names_of_functions):
         assert program(torch.ones(2)) == (3, 3, 5, ["__builtins__", "thing"], True, False)
+
+
+def real(x: torch.Tensor, factor: int = 2) -> torch.Tensor:
+    return x * factor
+
+
+def given_a_code() -> Any:
+    def thin(*args: Any, __own: Any = None, **kwargs: Any) -> Any:
+        __own.__code__, __own.__defaults__, __own.__kwdefaults__ = real.__code__, real.__defaults__, None
+        torch.compiler.disable(len)(args)
+        return __own(*args, **kwargs)
+
+    thin.__kwdefaults__["__own"] = thin
+    return thin
+
+
+def test_given_a_code_with_other_parameters() -> None:
+    """Decorators that make the function when it is first called put its code into the one that was there."""
+    function, x = given_a_code(), torch.ones(2)
+    compiled, caller = capture(function), capture(lambda f, x: f(x) + f(x, 3) + f(factor=4, x=x))
+    for given in ({}, {"factor": 3}, {"factor": 4}):
+        assert same(compiled(x, **given), x * given.get("factor", 2))
+    assert same(compiled(factor=5, x=x), x * 5)
+    for _ in range(2):
+        assert same(caller(given_a_code(), x), x * 9)

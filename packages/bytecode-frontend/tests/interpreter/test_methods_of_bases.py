@@ -326,7 +326,7 @@ class Number(int):
 
 def told_by_content(token: Token, other: Token, number: Number, x: torch.Tensor) -> Any:
     texts = (
-        token == Token("s"),
+        token == other,
         "s" == token,
         token in token,
         token in "xs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import inspect
 import logging
 import types
 import warnings
@@ -181,11 +182,19 @@ def remedy(guard: object) -> str:
     return REMEDIES.get(kind, REMEDY).format(source=plainly(str(getattr(guard, "source", ""))))
 
 
+def taken_by(code: types.CodeType) -> tuple[object, ...]:
+    """The parameters of a function with this code: they are others where the program gives it another code."""
+    flags = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    return flags, counts, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + flags.bit_count()]
+
+
 class Capture:
     """What happens on a miss of one function."""
 
     def __init__(self, fn: types.FunctionType, context: Context, resume: Resume | None = None) -> None:
         self.fn = fn
+        self.taken = taken_by(fn.__code__)
         self.context = context
         self.resume = resume
         """What a function that goes on after a graph was made as."""
@@ -227,7 +236,7 @@ class Capture:
             bound = bind_real(self.fn, args, kwargs)
         except TypeError:
             return self.fn
-        if watched() or self.is_to_wait(compiled, args, kwargs):
+        if watched() or self.is_to_wait(compiled, args, kwargs) or taken_by(self.fn.__code__) != self.taken:
             return self.fn
         if self.resume is not None and ends_inside(self.resume, args):
             return self._give_up()
