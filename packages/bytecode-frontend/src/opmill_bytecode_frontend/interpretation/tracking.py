@@ -476,11 +476,11 @@ BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 def bound_builtin(vm: Interpreter, obj: Any, owner: object, source: Source | None) -> Value:
     """A builtin method of an object, made anew by each attribute access: known by its name and its object."""
-    fixed = source is None or type(source) is Pinned
-    if not fixed:
-        vm.guard(TypeIs(source, type(obj)))
-        vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
-    return bound_in_c(vm, obj, vm.wrap(owner, Pinned(owner, repr(type(owner))) if fixed else Attr(source, "__self__")), source)
+    if source is None or type(source) is Pinned:
+        return bound_in_c(vm, obj, vm.wrap(owner, Pinned(owner, repr(type(owner)))), source)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
+    return bound_in_c(vm, obj, vm.wrap(owner, Attr(source, "__self__")), source)
 
 
 @tracks(
