@@ -7,7 +7,7 @@ import functools
 import types
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import torch
 
@@ -98,9 +98,7 @@ class Rebuilder:
         """The name of what a source gave when the call began; below a class that captured code makes, the expression of what that has."""
         made = self.made_by_call(getattr(source, "root", None))
         text = expression(source, self.constants, self.vm.overridden)
-        if made:
-            return text
-        if text.isidentifier():
+        if made or text.isidentifier():
             return text
         found = self._sources.get(text)
         if found is None:
@@ -258,7 +256,7 @@ def constant(r: Rebuilder, value: Value) -> str:
     """A constant, or what is known by identity: among the constants of the code, or read where it came from."""
     obj, source = value.real(), value.source
     if type(value) is BuiltinValue and isinstance(cls := getattr(obj, "__objclass__", None), type) and r.vm.is_made(cls):
-        return f"{r.class_name(cls)}.__dict__[{cast(Any, obj).__name__!r}]"
+        return f"{r.class_name(cls)}.__dict__[{getattr(obj, '__name__', '')!r}]"
     if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
     return r.constants.name(obj)

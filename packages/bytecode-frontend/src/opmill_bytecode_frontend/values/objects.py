@@ -164,7 +164,7 @@ class BoundSlot(Value):
         return super().getattr(vm, name)
 
 
-def bound_in_c(vm: Machine, method: Any, owner: Value, source: Source | None) -> Value:
+def bound_in_c(vm: Machine, method: types.BuiltinFunctionType | types.MethodWrapperType, owner: Value, source: Source | None) -> Value:
     """The method of C that was found on an object. Where classes of the program have a say in what the object's attribute of that name is,
     it may be another one, of a class behind them (``super``)."""
     real, name, cls = method.__self__, method.__name__, type(method.__self__)
