@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.optional import all_known
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..dense import contiguous
@@ -64,7 +65,7 @@ def within_band(graph: AtenGraph, node: Node, kept: Truth, known: dict[Any, Atte
 
 
 def _names_read(graph: AtenGraph) -> set[str | None]:
-    read = {v.name for node in graph.nodes for v in values_in((node.args, node.kwargs))}
+    read: set[str | None] = {v.name for node in graph.nodes for v in values_in((node.args, node.kwargs))}
     return read.union(graph.mutations.values(), (o.value for o in graph.outputs if isinstance(o, OutputTensor)))
 
 
@@ -75,8 +76,8 @@ def _edges(kept: Truth) -> tuple[Edge, ...] | None:
     for part in kept.parts:
         strides = [part.stride_of(name) or index(0) for name in (i, j)]
         rest = part.substitute({i: index(0), j: index(0)})
-        numbers = [n.constant for n in (*strides, rest)]
-        if part.symbols - {i, j} or None in numbers or abs(numbers[1]) != 1 or numbers[0] != -numbers[1]:
+        numbers = all_known([n.constant for n in (*strides, rest)])
+        if part.symbols - {i, j} or numbers is None or abs(numbers[1]) != 1 or numbers[0] != -numbers[1]:
             return None
         found.append(Edge(*numbers))
     return None if kept.negated or not found else tuple(sorted(found, key=lambda e: (e.queries, e.keys, e.more)))
