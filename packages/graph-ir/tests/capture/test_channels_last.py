@@ -88,3 +88,24 @@ return y""")
     assert [[n.constant for n in image.strides] for image in images] == [[256, 1, 32, 4]] * 2
     [output] = program.outputs
     assert [n.constant for n in program.buffers[output.buffer].strides] == [256, 64, 8, 1]
+
+
+def test_groups_without_a_kernel_for_channels_last_stay_in_rows():
+    """Of images that other convolutions want channels last."""
+    grouped = "aten::convolution(b, g, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 2)"
+    head = HEAD.replace("4, 8, 8", "12, 8, 8").replace("4, 4, 3", "12, 12, 3") + "input g: float16[12, 6, 3, 3] on cuda:0\n"
+    graph = parse_graph(f"""{head}a: float16[2, 12, 8, 8] on cuda:0 = {CONVOLUTION.format("x")}
+b: float16[2, 12, 8, 8] on cuda:0 = aten::relu(a)
+c: float16[2, 12, 8, 8] on cuda:0 = {grouped}
+d: float16[2, 12, 8, 8] on cuda:0 = aten::relu(c)
+y: float16[2, 12, 8, 8] on cuda:0 = {CONVOLUTION.format("d")}
+return y""")
+    lay_out(graph)
+    program = lower(graph)
+    last, rows = [768, 1, 96, 12], [768, 64, 8, 1]
+    found = [
+        [[n.constant for n in program.buffers[name].strides] for name in (node.args[0].buffer, *node.results)]
+        for node in program.nodes
+        if type(node) is Extern
+    ]
+    assert found == [[last, last], [rows, rows], [last, last]]

@@ -8,7 +8,9 @@ eager's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from opmill_fake_tensors.operator import describe
 from opmill_runtime_cache.devices.registry import traits_of
@@ -26,6 +28,13 @@ def strides_of(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of images [N, C, H, W] with the channels innermost."""
     _, c, h, w = sizes
     return h * w * c, 1, w * c, c
+
+
+def in_odd_groups(weight: Sequence[Any], groups: int) -> bool:
+    """Whether cuDNN has no kernel that takes channels last for the groups of a convolution: of several channels, not 4, 8, 16, ... On an
+    H100 groups of 112 take half the time in rows (32 images of 56 x 56: 222 us against 537), groups of 4 to 64 twice the time."""
+    channels = weight[1]
+    return groups > 1 and type(channels) is int and channels > 1 and channels & (channels - 1) != 0
 
 
 def lay_out(graph: AtenGraph) -> None:
@@ -54,7 +63,8 @@ def _images(graph: AtenGraph, node: Node) -> list[str]:
         operands, transposed = _CONVOLUTIONS[name]
         names = [v.name for v in values_in(node.args[:operands])] + [r for r in node.results[:1] if r]
         ours = all(_is_image(graph.metas[n]) and graph.metas[n].dtype in HALF for n in names)
-        return names if ours and node.args[transposed] is False else []
+        odd = name == "aten::convolution" and in_odd_groups(graph.metas[node.args[1].name].sizes, node.args[-1])
+        return names if ours and node.args[transposed] is False and not odd else []
     if not record_of(node.func.name()).any_layout:
         return []
     names = [v.name for v in values_in((node.args, node.kwargs))] + [r for r in node.results if r]

@@ -10,8 +10,9 @@ from typing import Any
 from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.model import Literal
 
-from ..capture.channels_last import strides_of
+from ..capture.channels_last import in_odd_groups, strides_of
 from ..capture.graph import Meta, Node, Value
+from ..dense import Size, contiguous
 from ..loops.index import index
 from ..loops.ir import HALF, Reduction, Ref
 from ..lowered import BufferArg, Extern
@@ -53,7 +54,11 @@ def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: Vi
     What is seen outside keeps its layout: an operand that leaves the graph would have to be kept in both."""
     [name] = node.results
     meta = ctx.metas[name or ""]
-    if name is None or not _applies(meta, x, weight) or rest[3] or _stays_otherwise(ctx, node.args[0], x):
+    if name is None or not _applies(meta, x, weight) or rest[3]:
+        return NotImplemented
+    if in_odd_groups(weight.sizes, rest[-1]):
+        return _in_rows(ctx, node, name, meta, x, weight, bias)
+    if _stays_otherwise(ctx, node.args[0], x):
         return NotImplemented
     operands = [laid_channels_last(ctx, v) for v in (x, weight)]
     laid = replace(meta, strides=strides_of(meta.sizes))
@@ -66,6 +71,20 @@ def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: Vi
     if bias is not None:
         return _plus(ctx, name, meta if outside else laid, view, bias)
     return ctx.pointwise(name, meta, lambda at, ext: ctx.read(view, at, ext)) if outside else view
+
+
+def _in_rows(ctx: Context, node: Node, name: str, meta: Meta, x: View, weight: View, bias: View | None) -> Any:
+    """The convolution with its tensors as eager has them, its result laid out anew by what follows."""
+    rows = meta.contiguous()
+    operands = [_laid(ctx, v, contiguous(v.sizes)) for v in (x, weight)]
+    result = name if bias is None and meta.strides == rows.strides else ctx.fresh()
+    view = ctx.buffer(result, rows)
+    ctx.fixed.add(result)
+    args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[3:]))
+    ctx.nodes.append(Extern(node.func.name(), args, {}, (result,), None, (), ctx.origin))
+    if bias is not None:
+        return _plus(ctx, name, meta, view, bias)
+    return view if result == name else ctx.pointwise(name, meta, lambda at, ext: ctx.read(view, at, ext))
 
 
 def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View, *rest: Any) -> Any:
@@ -117,25 +136,29 @@ def _applies(meta: Meta, *views: View) -> bool:
 
 def _stays_otherwise(ctx: Context, value: Value, view: View) -> bool:
     """Whether the operand leaves the graph in another layout."""
-    return value.name in ctx.leaving and not _lies_so(ctx, view)
-
-
-def _lies_so(ctx: Context, view: View) -> bool:
-    found = ctx.geometry(view)
-    wanted = strides_of(view.sizes)
-    return found is not None and all(n == 1 or s.constant == w for n, s, w in zip(view.sizes, found[0], wanted, strict=True))
+    return value.name in ctx.leaving and not _lies_so(ctx, view, strides_of(view.sizes))
 
 
 def laid_channels_last(ctx: Context, view: View) -> BufferArg:
     """The tensor channels last: as it lies, by laying out anew what the graph computes itself, or as a copy."""
-    if _lies_so(ctx, view):
+    return _laid(ctx, view, strides_of(view.sizes))
+
+
+def _laid(ctx: Context, view: View, wanted: Sequence[Size]) -> BufferArg:
+    """The same with other strides."""
+    if _lies_so(ctx, view, wanted):
         return ctx.strided(view)
-    info, wanted = ctx.buffers[view.buffer], strides_of(view.sizes)
+    info = ctx.buffers[view.buffer]
     if view.indices is None and info.role == "temporary" and view.buffer not in ctx.fixed:
         ctx.buffers[view.buffer] = replace(info, strides=tuple(map(index, wanted)))
         ctx.fixed.add(view.buffer)
         return BufferArg(view.buffer)
-    return BufferArg(ctx.materialise(view, wanted).buffer)
+    return BufferArg(ctx.materialise(view, tuple(wanted)).buffer)
+
+
+def _lies_so(ctx: Context, view: View, wanted: Sequence[Size]) -> bool:
+    found = ctx.geometry(view)
+    return found is not None and all(n == 1 or s.constant == w for n, s, w in zip(view.sizes, found[0], wanted, strict=True))
 
 
 __all__ = ["backward_on_gpu", "call_backward", "laid_channels_last", "on_gpu"]
