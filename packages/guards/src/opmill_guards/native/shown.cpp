@@ -58,7 +58,7 @@ PyTypeObject make_type() {
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   type.tp_traverse = shown_traverse;
   type.tp_clear = shown_clear;
-  type.tp_descr_get = shown_get;
+  type.tp_descr_get = contained<shown_get>;
   type.tp_descr_set = shown_set;
   type.tp_new = contained<shown_new>;
   return type;
