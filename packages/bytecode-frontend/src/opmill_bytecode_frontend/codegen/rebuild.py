@@ -109,7 +109,7 @@ class Rebuilder:
 
     def made_by_call(self, source: object) -> bool:
         """Whether a source is the model of a class that each call makes: from then on the class is built, and has the model's name."""
-        if type(source) is not Pinned or not isinstance(source.object, type) or not self.vm.is_made(source.object):
+        if type(source) is not Pinned or not issubclass(type(source.object), type) or not self.vm.is_made(source.object):
             return False
         self.constants.rename(source.object, self.class_name(source.object))
         return True

@@ -192,7 +192,7 @@ def _renamed(
     return symbols, renames, kept
 
 
-class _NodeRewriter(Rewriter):
+class NodeRewriter(Rewriter):
     """Also renames lets and reduction results by name alone: their references carry the type."""
 
     def __init__(self, symbols: Mapping[str, Index], refs: Mapping[str, str], extents: Mapping[str, int | Index]) -> None:
@@ -225,7 +225,7 @@ def _loop(
         return None
     names = (*(n for r in reductions for n in r.names), *(n for s in scans for n in s.names))
     symbols, refs, (outer, kept) = _renamed(node, node.axes, inner, names, program)
-    rewriter = _NodeRewriter(symbols, refs, program.extents)
+    rewriter = NodeRewriter(symbols, refs, program.extents)
     loop = Loop(node.axes, writes, inner, reductions, node.lets, node.checks, node.origin, scans).rewritten(rewriter, outer, kept)
     lets = tuple(Let(refs[let.name], let.value) for let in loop.lets)
     renamed = tuple(Reduction(tuple(refs[n] for n in r.names), r.op, r.value, r.dtype) for r in loop.reductions)

@@ -7,44 +7,42 @@ decoder all of every cache, twice. Where nobody reads what the input held before
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..lowered import BufferArg, BufferInfo, Extern, Read
-from .effects import may_raise
+from .checks_before import Update, check_before
 from .loop import Loop, Program, Statement, reads_of, writes_of
 from .rewrite import Rewriter
 
 
 def update_in_place(program: Program) -> None:
-    """Leaves out the copies of inputs that are written back, where the order of the program stays right. On processors only where nothing
-    is checked: inputs are as they were when an error is raised."""
-    if any(map(may_raise, program.statements)) and any(not traits_of(b.device).asynchronous for b in program.buffers.values()):
-        return
+    """Leaves out the copies of inputs that are written back, where the order of the program stays right. On processors inputs are as they
+    were when an error is raised: what is checked is checked before, or the copies stay."""
     copies = [k for k, s in enumerate(program.statements) if _copy_of(s, program) is not None]
     for number in copies:
         if (step := _next_version(program, number)) is not None:
             _merge(program, step)
-    for last in copies:
-        found = _update(program, last)
-        if found is not None:
-            _merge(program, found)
+    found = [update for last in copies if (update := _update(program, last)) is not None]
+    moved: list[Statement] = []
+    if any(not traits_of(b.device).asynchronous for b in program.buffers.values()):
+        found, moved = check_before(program, found)
+    if moved:
+        begin = min(update.begin for update in found)
+        program.statements[begin:begin] = moved
+        found = [replace(u, first=_behind(u.first, begin, moved), last=_behind(u.last, begin, moved)) for u in found]
+    for update in found:
+        _merge(program, update)
     program.statements = [s for s in program.statements if s is not None]
 
 
-@dataclass(frozen=True)
-class _Update:
-    """``value``, a temporary, starts as a copy of ``target`` (statement ``first``) and is copied back to it (``last``)."""
-
-    target: str
-    value: str
-    first: int
-    last: int
+def _behind(number: int, begin: int, moved: list[Statement]) -> int:
+    return number + len(moved) if number >= begin else number
 
 
-def _next_version(program: Program, number: int) -> _Update | None:
+def _next_version(program: Program, number: int) -> Update | None:
     """A copy of a temporary that is changed further, while nobody needs the temporary any more: both are one."""
     copied = _copy_of(program.statements[number], program)
     if copied is None:
@@ -57,7 +55,7 @@ def _next_version(program: Program, number: int) -> _Update | None:
         return None
     if any(isinstance(s, Extern) and value in s.results and s.out_variant is None for s in program.statements):
         return None  # it may be memory of something else, and is where the operator says
-    return _Update(target, value, number, number) if max(used[value]) == number == min(used[target]) else None
+    return Update(target, value, number, number, number) if max(used[value]) == number == min(used[target]) else None
 
 
 def alike(a: BufferInfo, b: BufferInfo) -> bool:
@@ -65,7 +63,7 @@ def alike(a: BufferInfo, b: BufferInfo) -> bool:
     return (a.dtype, a.sizes, a.strides, a.device) == (b.dtype, b.sizes, b.strides, b.device)
 
 
-def _update(program: Program, last: int) -> _Update | None:
+def _update(program: Program, last: int) -> Update | None:
     """The update that ends with statement ``last``; None where the copy is needed."""
     copied = _copy_of(program.statements[last], program)
     if copied is None:
@@ -86,7 +84,7 @@ def _update(program: Program, last: int) -> _Update | None:
         return None  # what the input held before is read later than it changes
     if any(value in reads_of(s) or value in writes_of(s) for k, s in statements if k > last or k < first):
         return None
-    return _Update(target, value, first, last)
+    return Update(target, value, first, begin, last)
 
 
 def _copy_of(statement: Statement | None, program: Program) -> tuple[str, str] | None:
@@ -109,7 +107,7 @@ def _copy_of(statement: Statement | None, program: Program) -> tuple[str, str] |
     return (write.buffer, read.buffer) if whole and [a.extent for a in statement.axes] == sizes else None
 
 
-def _merge(program: Program, update: _Update) -> None:
+def _merge(program: Program, update: Update) -> None:
     """``value`` under the name of ``target``."""
     statements: list[Any] = program.statements
     statements[update.first] = statements[update.last] = None
