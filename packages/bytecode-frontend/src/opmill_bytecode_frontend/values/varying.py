@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .base import ExistingObject, Machine, NotConstant
+from .base import MISSING, ExistingObject, Machine, NotConstant
 
 HINT = "pass a tensor, or what seldom changes; or decide by it outside of the compiled function"
 
@@ -15,6 +15,10 @@ class VaryingNumber(ExistingObject):
 
     def constant(self) -> object:
         raise NotConstant(f"{self.describe()}, which changes from call to call,")
+
+    def real(self) -> object:
+        """Nothing: which object it is differs from call to call, so that nobody may decide by the one that is there at capture."""
+        return MISSING
 
     def describe(self) -> str:
         kind = "text" if isinstance(self.obj, (str, bytes)) else "set" if isinstance(self.obj, (set, frozenset)) else "number"
