@@ -68,6 +68,7 @@ WAYS: dict[str, Callable[[Any, Any], int]] = {
     "a key": found_by_key,
     "in a set": lambda item, kept: item in set(kept) if isinstance(item, Hashable) else 9,
     "is": lambda item, kept: sum(item is each for each in kept),
+    "made of itself": lambda item, kept: type(item)(item) in kept if isinstance(item, (str, bytes, int, float, complex)) else 4,
 }
 
 
@@ -91,18 +92,18 @@ def given_back(x: Any) -> Any:
     return x
 
 
-NAN = float("nan")
 #: Many items of one kind, all of them made before: each is found as the very object that is among the kept ones.
 KINDS: dict[str, list[Any]] = {
-    "texts": [f"text {n}" for n in range(12)],
     "short texts": list("+*-abcdefghi"),
     "bytes": [bytes([65 + n]) * 3 for n in range(12)],
     "ints": [1000 + n for n in range(12)],
     "floats": [n + 0.5 for n in range(12)],
-    "complex": [complex(n, 1) for n in range(12)],
     "sets": [frozenset([n]) for n in range(12)],
-    "changing sets": [{n} for n in range(12)],
-    "objects": [Holder(n) for n in range(12)],
+    "NaNs": [float("nan") for _ in range(12)],
+    "NaNs and numbers": [float(["nan", "0.5", "inf"][n % 3]) for n in range(12)],
+    "equal texts": ["".join(["te", "xt", str(n % 2)]) for n in range(12)],
+    "equal ints": [int(f"{1000 + n % 2}") for n in range(12)],
+    "equal floats": [float(f"{n % 2}.5") for n in range(12)],
 }
 
 

@@ -51,13 +51,19 @@ SHORT_NAME = re.compile(r"\w{0,58}", re.ASCII)
 
 
 def is_single(obj: Any) -> bool:
-    """Whether a short literal of this value gives this very object, as programs may ask with ``is``."""
+    """Whether there is one object of this value, whoever makes it: a value known by equality is then known by identity, too."""
     kind = type(obj)
     if kind is int:
         return -5 <= obj <= 256
-    if kind is str:  # the compiler interns what looks like a name
-        return SHORT_NAME.fullmatch(obj) is not None and sys.intern(obj) is obj
-    return obj is None or kind is bool or obj is ... or (kind is bytes and len(obj) < 2)
+    return obj is None or kind is bool or obj is ... or (kind in (str, bytes) and not obj)
+
+
+def is_interned(obj: object) -> bool:
+    """Whether a short literal of this value gives this very object, as programs may ask with ``is``: the compiler interns what looks like a
+    name. There may be others that are equal."""
+    if type(obj) is bytes and len(obj) < 2:
+        return True
+    return is_single(obj) or (type(obj) is str and SHORT_NAME.fullmatch(obj) is not None and sys.intern(obj) is obj)
 
 
 class Constants:
@@ -76,7 +82,7 @@ class Constants:
 
     def name(self, obj: object) -> str:
         """Text for this very object: a literal only where Python has one object of that value."""
-        if is_single(obj):
+        if is_interned(obj):
             return repr(obj)
         found = self._names.get(id(obj))
         if found is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..breaks.continuation import forgetting
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
-from .sources import Constants, Stub, is_single
+from .sources import Constants, Stub
 
 if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
@@ -37,7 +37,7 @@ class Passed:
 
     def expr(self, value: object) -> str:
         text = self.outer.expr(value)
-        if text in self.constants.table or (type(value) is ConstantValue and is_single(value.value)):
+        if text in self.constants.table or (type(value) is ConstantValue and text == repr(value.value)):  # a literal
             return text
         name = self._names.setdefault(text, f"_p{len(self._names)}")
         self.forgets |= isinstance(value, ExceptionObject)

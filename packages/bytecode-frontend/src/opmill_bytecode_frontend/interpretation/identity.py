@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 from opmill_guards.source import ContextValue, Local, Pinned, Referent, Source
 
+from ..values.base import Machine, Value
+from ..values.constant import ConstantValue, is_nan
+from ..values.floating import FloatNumber
+
 if TYPE_CHECKING:
     from .machine import Interpreter
+
+
+BY_VALUE = (int, str, bytes, float, complex)
+"""Of equal objects of these classes there may be several."""
 
 
 def root_is_pinned(source: Source) -> bool:
@@ -28,4 +36,38 @@ def way_to(source: Source) -> Iterator[Source]:
         source = source.base
 
 
-__all__ = ["is_held", "root_is_pinned"]
+def same_constants(vm: Interpreter, left: ConstantValue, right: ConstantValue) -> bool:
+    """Whether two constants are one object. Those of before the call are known by value: where that leaves it open, the very object is
+    assumed. Raises Unsupported (FE028) for equal ones that are two."""
+    a, b = left.value, right.value
+    if type(a) is not type(b) or type(a) not in BY_VALUE or not (a == b or (is_nan(left) and is_nan(right))):
+        return a is b
+    if a is not b and a == b and not (left.source is None and right.source is None):
+        vm.unsupported("FE028", f"identity of equal {type(a).__name__} objects", "only their values are known", "compare with ==")
+    for value in (left, right):
+        vm.guard_object(value)
+    return a is b
+
+
+def refuse_nan(vm: Machine, left: Value, right: Value) -> None:
+    """Containers take a NaN for the same as itself. A float whose value is not assumed is assumed to be none where that may matter. Raises
+    Unsupported (FE028) where it is one."""
+    for value, other in ((left, right), (right, left)):
+        may_be = isinstance(other, FloatNumber) or is_nan(other)
+        if isinstance(value, FloatNumber) and may_be and not value.decide("__eq__", value):
+            vm.unsupported("FE028", "identity of two NaNs", "only their values are known", "use math.isnan")
+
+
+def same_numbers(vm: Interpreter, left: Value, right: Value) -> bool:
+    """As ``same_constants``, where the value of one is not assumed."""
+    refuse_nan(vm, left, right)
+    if left.python_type() is not right.python_type() or not vm.truth(vm.compare("==", left, right)):
+        return False
+    if left.python_type() in BY_VALUE:
+        vm.unsupported(
+            "FE028", f"identity of equal {left.python_type().__name__} objects", "only their values are known", "compare with =="
+        )
+    return True
+
+
+__all__ = ["is_held", "refuse_nan", "root_is_pinned", "same_constants", "same_numbers"]

@@ -48,7 +48,7 @@ from ..values.varying import VaryingNumber
 from ..values.wrapped import added
 from .binding import bind
 from .frame import Frame, prepare, refuse_module_code
-from .identity import is_held
+from .identity import is_held, same_constants, same_numbers
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
@@ -356,17 +356,12 @@ class Interpreter(Operators, Assumptions):
         if left is right:
             return True
         if type(left) is ConstantValue and type(right) is ConstantValue:
-            a, b = left.value, right.value
-            if a is b or type(a) is not type(b) or type(a) not in (int, str, bytes, float) or a != b:
-                return a is b
-            if left.source is not None or right.source is not None:
-                self.unsupported("FE028", f"identity of equal {type(a).__name__} objects", "only their values are known", "compare with ==")
-            return False
+            return same_constants(self, left, right)
         for value in (left, right):  # which one it is, is not assumed
             if type(value) is VaryingNumber and left.python_type() is right.python_type():
                 value.refuse(self)
-        if left.symbolic or right.symbolic:  # numbers are their values, as for constants
-            return left.python_type() is right.python_type() and self.truth(self.compare("==", left, right))
+        if left.symbolic or right.symbolic:
+            return same_numbers(self, left, right)
         a, b = left.real(), right.real()
         if a is not b and left.source is not None and right.source is not None and type(a) is type(b):
             if not (type(left.source) is Pinned and type(right.source) is Pinned):

@@ -10,12 +10,13 @@ from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
 from ..entry.limits import check_growth
 from ..values.base import MISSING, Machine, Value, class_has, name_in_c, written_in_python
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_nan
 from ..values.objects import ObjectValue, find_in_mro
 from ..values.overriding import OverridingTensor
 from ..values.sequence import demanded_index
 from ..values.tensor import TensorValue
 from .context_variables import ContextVariable as ContextVariable  # which says how they are tracked
+from .identity import refuse_nan
 from .tensor_inputs import graph_input as graph_input  # likewise
 
 if TYPE_CHECKING:
@@ -164,6 +165,10 @@ class Operators:
         """Whether containers take two items for the same: identical or equal."""
         if left is right:
             return True
+        if is_nan(left) and is_nan(right):
+            return self.is_same(left, right)
+        if left.symbolic or right.symbolic:
+            refuse_nan(cast(Machine, self), left, right)
         a, b = left.real(), right.real()
         return (a is not MISSING and a is b) or self.truth(self.compare("==", left, right))
 

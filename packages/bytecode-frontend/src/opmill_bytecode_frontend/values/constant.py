@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Callable
 
 from opmill_guards.source import Source
@@ -23,6 +23,11 @@ def takes_content(value: object, name: str) -> bool:
     if name in ("__mod__", "__contains__"):  # formatting asks, and so do containers
         return isinstance(value, (str, bytes)) == (name == "__contains__")
     return name.startswith("__") and name.endswith("__") and name != "__format__"
+
+
+def is_nan(value: Value) -> bool:
+    """Whether it is a NaN: a constant that differs from itself, so that containers tell it by identity alone."""
+    return type(value) is ConstantValue and type(value.value) in (float, complex) and bool(value.value != value.value)
 
 
 class ConstantValue(Value):
@@ -46,6 +51,11 @@ class ConstantValue(Value):
 
     def describe(self) -> str:
         return f"{type(self.value).__name__} {self.value!r:.60}"
+
+    def key(self, vm: Machine) -> Hashable:
+        if is_nan(self):
+            vm.guard_object(self)
+        return super().key(vm)
 
     def truth(self, vm: Machine) -> bool:
         try:

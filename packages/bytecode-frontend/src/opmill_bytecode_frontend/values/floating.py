@@ -76,6 +76,8 @@ class FloatNumber(Value):
         return self.decide("__ne__", 0.0)
 
     def key(self, vm: Machine) -> Hashable:
+        if math.isnan(self.value):
+            vm.unsupported("FE028", "a NaN as a key", "which one it is decides, and differs from call to call", "use math.isnan")
         return self.constant()
 
     # ---- operations ------------------------------------------------------------------------------------------------

@@ -434,7 +434,8 @@ def _number(cls: type, *dunders: str) -> Callable[..., Value]:
                     vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
                 vm.throw(TypeError, f"{cls.__name__}() {WANTED[cls]}, not {given.__name__!r}")
             try:
-                return ConstantValue(cls(plain))
+                made = cls(plain)
+                return args[0] if made is plain and type(args[0]) is ConstantValue else ConstantValue(made)
             except Exception as exc:
                 vm.throw_real(exc)
         return fold(vm, cls, list(args), kwargs)
