@@ -13,6 +13,7 @@ from . import walk
 from .emit import memory, reductions, scans
 from .emit.block import Block
 from .emit.body import Body, Value, VectorAxis
+from .emit.byte_products import is_of_bytes, write_sums
 from .emit.convert import Vectors
 from .emit.index_text import UNKNOWN, index_text
 from .emit.interleave import store_together, together
@@ -69,7 +70,8 @@ class NestWriter:
         nest = two_passes(nest, self.extents)
         self.nest = replace(nest, phases=simplified(nest.phases, self.ranges))
         self.phases = self.nest.phases
-        self.choice: Choice = choose(self.nest, self.extents, target)
+        self.of_bytes = is_of_bytes(self.nest)
+        self.choice: Choice = Choice(None) if self.of_bytes else choose(self.nest, self.extents, target)
         self.first_check = first_check
 
     def write(self) -> Written:
@@ -330,7 +332,9 @@ class NestWriter:
         self.body.results.clear()
         for k, phase in enumerate(self.phases):
             self.body.define(phase.lets)
-            if phase.axes:
+            if phase.axes and self.of_bytes:
+                write_sums(self.body, phase)
+            elif phase.axes:
                 (self._scan_phase if phase.scans else self._inner_phase)(k, phase, number, copies)
                 for let in phase.lets:
                     self.body.lets.pop(let.name, None)

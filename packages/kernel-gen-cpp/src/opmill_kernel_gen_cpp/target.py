@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +32,8 @@ AVX512 = Target(
     True,
     True,
 )
+AVX512_VNNI = replace(AVX512, flags=(*AVX512.flags, "-mavx512vnni"))
+"""The same with instructions that multiply bytes."""
 AVX2 = Target("avx2", 256, "x86", _AVX2, "avx2", True, True)
 SSE = Target("sse4", 128, "x86", ("-msse4.2",))
 NEON = Target("neon", 128, "arm", (), "advsimd", True, True)
@@ -51,7 +53,7 @@ def choose(machine: str, features: set[str]) -> Target:
         return NEON
     for name, needed in _NEEDED.items():
         if needed <= features:
-            return TARGETS[name]
+            return AVX512_VNNI if name == "avx512" and "avx512_vnni" in features else TARGETS[name]
     return GENERIC
 
 

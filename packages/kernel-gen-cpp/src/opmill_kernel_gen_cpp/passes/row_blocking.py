@@ -10,6 +10,7 @@ from opmill_graph_ir.schedule.coalesce import map_phase
 from opmill_graph_ir.schedule.rewrite import Rewriter
 
 from .. import walk
+from ..emit.byte_products import is_of_bytes
 
 MOST = 8
 """Rows whose sums are kept in registers together."""
@@ -31,7 +32,7 @@ def abreast(nest: Nest) -> Nest:
         outer = {a.name for a in nest.axes} - {axis.name}
         if together and outer and _is_shared(nest, phase, axis, outer):
             return _with_columns(_written(nest, axis, together), together * len(phase.reductions))
-    return nest
+    return _with_columns(nest, len(phase.reductions)) if is_of_bytes(nest) else nest  # the row is worth reading once
 
 
 def _with_columns(nest: Nest, sums: int) -> Nest:
