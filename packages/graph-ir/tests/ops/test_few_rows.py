@@ -59,3 +59,43 @@ def test_against_float64(dtype: torch.dtype, rows: int) -> None:
     exact = F.gelu(F.linear(x.double(), w.double(), b.double()))
     error, eager = ((got.double() - exact).abs().max() for got in (made, F.gelu(F.linear(x, w, b))))
     assert error <= 3 * eager + 1e-6
+
+
+def _linear_of_bytes(x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A layer as it is quantised: of a row its largest element is 127."""
+    scale = x.float().abs().amax(-1, keepdim=True) / 127
+    rows = (x.float() / scale).round().clamp(-128, 127).to(torch.int8)
+    sums = torch._int_mm(rows, w)
+    return sums, ((sums.float() * scale).to(x.dtype).float() * scales).to(x.dtype)
+
+
+def _bytes(rows: int, depth: int, columns: int, turned: bool) -> list[torch.Tensor]:
+    source = torch.Generator().manual_seed(rows)
+    w = torch.randint(-128, 128, (columns, depth), generator=source).to(torch.int8)
+    w[0], w[1] = -128, 127
+    w = w.t().contiguous() if turned else w.t()
+    x, scales = torch.randn(rows, depth, generator=source).bfloat16(), torch.rand(columns, generator=source)
+    x[0] = x[0, 0]  # a row of 127, or its opposite
+    return [x, w, scales]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_which_of_bytes_are_loops(turned: bool) -> None:
+    found = []
+    for rows in range(1, 15):
+        module = torch.fx.symbolic_trace(lambda x, w: torch._int_mm(x, w))
+        x, w, _ = _bytes(rows, 512, 600, turned)
+        found.append(len(few_rows(functionalize(module, [x.to(torch.int8), w]))))
+    assert found == ([0] * 14 if turned else [1] * 8 + [0] * 6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("depth", "columns"), [(512, 600), (515, 511)])
+@pytest.mark.parametrize("rows", range(1, 13))
+def test_of_bytes_as_eager(rows: int, depth: int, columns: int, turned: bool) -> None:
+    inputs = _bytes(rows, depth, columns, turned)
+    with torch.no_grad():
+        got = compile_graph(torch.fx.symbolic_trace(_linear_of_bytes), inputs, options=GraphOptions(cache=False))(*inputs)
+        want = _linear_of_bytes(*inputs)
+    assert [torch.equal(a, b) for a, b in zip(got, want, strict=True)] == [True, True]
+    assert got[0].dtype == torch.int32 and [t.stride() for t in got] == [t.stride() for t in want]

@@ -12,7 +12,7 @@ from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import HALF, Reduction, Ref
 from .context import Context, View
-from .exprs import FLOATS, op
+from .exprs import FLOATS, cast, op
 from .half_products import in_float, is_slow
 from .records import Rows
 
@@ -38,6 +38,12 @@ def _wide(ctx: Context, node: Node, first: View, second: View, dtype: Any) -> An
     return NotImplemented
 
 
+@ROWS.lowers("_int_mm", out="aten::_int_mm.out")
+def _of_bytes(ctx: Context, node: Node, first: View, second: View) -> Any:
+    """Exact in any order: sums of integers wrap."""
+    return _summed(ctx, node, first, second, wide="int32") if node.results[0] in ctx.products else NotImplemented
+
+
 def _is_one_row(ctx: Context, first: View, second: View) -> bool:
     """Whether one row meets a large matrix of half precision on a GPU that lies along the sums: as fast as memory is as a loop, and what
     follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of 8,192
@@ -51,13 +57,14 @@ def _is_one_row(ctx: Context, first: View, second: View) -> bool:
     return traits_of(ctx.buffers[second.buffer].device).grid and laid is not None and laid[0][0] == ONE
 
 
-def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None) -> View:
-    """As loops; the sum with ``addend`` is of what is not rounded yet."""
+def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None, wide: str = "") -> View:
+    """As loops; the sum with ``addend`` is of what is not rounded yet. ``wide``: what both are converted to before, and summed in."""
 
     def make(at: Any, inner: Any, extents: Any) -> Any:
         [k], batch = inner, at[:-2]
-        value = op("mul", ctx.load(first, (*batch, at[-2], k), extents), ctx.load(second, (*batch, k, at[-1]), extents))
-        return [Reduction(("total",), "sum", value, "float32")], [Ref("total", "float32")]
+        a, b = ctx.load(first, (*batch, at[-2], k), extents), ctx.load(second, (*batch, k, at[-1]), extents)
+        value = op("mul", cast(a, wide), cast(b, wide)) if wide else op("mul", a, b)
+        return [Reduction(("total",), "sum", value, wide or "float32")], [Ref("total", wide or "float32")]
 
     result = node.results[0] or ""
     meta = ctx.metas[result]
