@@ -153,3 +153,27 @@ def test_powers_of_negative_numbers(power, dynamic, backend):
             except (RuntimeError, ZeroDivisionError) as error:
                 told.append(str(error))
         assert told[0] == told[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("write", ["mul_", "index_put_", "data"])
+def test_writes_to_expanded_tensors_raise_where_the_program_handles_it(write: str) -> None:
+    """Torch refuses most of them, and would refuse to put back what the tensor held."""
+
+    def program(x: torch.Tensor) -> object:
+        y = x + 1
+        try:
+            if write == "mul_":
+                x.mul_(2)
+            elif write == "index_put_":
+                x.index_put_((torch.tensor([0]),), torch.ones(3))
+            else:
+                x.data.add_(1)
+        except RuntimeError as error:
+            return y, str(error)
+        return y
+
+    given = [torch.ones(3).expand(2, 3) for _ in range(2)]
+    plain, compiled = program(given[0]), opmill.compile(program)(given[1])
+    assert type(plain) is type(compiled)
+    assert repr(plain) == repr(compiled)

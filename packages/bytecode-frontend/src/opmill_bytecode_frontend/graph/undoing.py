@@ -80,15 +80,24 @@ class Copy:
 
     def __init__(self, tensor: torch.Tensor, whole: bool, parts: bool) -> None:
         self.tensor, self.version, self.parts = tensor, versions(tensor), parts
-        self.data = tensor.detach().clone() if whole else None
+        self.data = elements(tensor).clone() if whole else None
 
     def can_be_put_back(self) -> bool:
         return self.data is not None or (versions(self.tensor) == self.version and not self.parts)
 
     def put_back(self) -> None:
         if self.data is not None:  # also where nothing was counted: a part may have been written
-            self.tensor.detach().copy_(self.data)
+            elements(self.tensor).copy_(self.data)
             torch._C._autograd._unsafe_set_version_counter((self.tensor,), tuple(self.version))
+
+
+def elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Each element of a tensor once: torch refuses to copy to an expanded one."""
+    found = tensor.detach()
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            found = found.narrow(dim, 0, 1)
+    return found
 
 
 def writes_in_parts(graph: torch.fx.Graph) -> bool:
