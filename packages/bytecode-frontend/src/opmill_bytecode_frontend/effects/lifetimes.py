@@ -59,7 +59,7 @@ def ends_when_dropped(obj: object, depth: int = 4) -> bool:
     """Whether something runs when nobody has an iterator any more: the end of a try or with block of a generator, or what the end of
     an object is told to."""
     kind = type(obj)
-    if kind is types.GeneratorType:
+    if type(obj) is types.GeneratorType:
         if not is_suspended(obj):
             return False
         if is_guarded(obj):
