@@ -67,6 +67,7 @@ VALUES: dict[str, tuple[Callable[[torch.Tensor], Any], bool]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_vectors_that_nobody_reads_are_not_computed(name: str) -> None:
     """Functions of values alone ask for vectors where they are traced."""
+    pytest.importorskip("opmill_kernel_gen_cpp")  # without a generator a graph is torch's operators as they are
     function, vectors = VALUES[name]
     x = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(4))
     x = x + x.mT
