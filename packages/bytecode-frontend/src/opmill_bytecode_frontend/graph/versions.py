@@ -57,21 +57,22 @@ STATISTICS = ("running_mean", "running_var")
 
 def uncounted(value: TensorValue) -> bool:
     """Whether an input of the graph is only written to without a count: through its ``data``, by kernels that say nothing."""
-    return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node)
+    return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node, statistics=False)
 
 
-def is_silently_written(node: torch.fx.Node) -> bool:
-    """Whether it, or a view of it, is written to without a count."""
+def is_silently_written(node: torch.fx.Node, *, statistics: bool = True) -> bool:
+    """Whether it, or a view of it, is written to without a count. Running ``statistics`` are counted behind graphs: what is made of weights
+    that stay (``freeze``) sees by that that they have changed."""
     for user in node.users:
         name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
         written_to = [user.args[at] for at in SILENT.get(user.target, ()) if at < len(user.args)]
         if user.target is getattr and user.args[1] == "data":
             return True
-        if user.target in SILENT and any(each is node for each in (*written_to, *map(user.kwargs.get, STATISTICS))):
+        if statistics and user.target in SILENT and any(each is node for each in (*written_to, *map(user.kwargs.get, STATISTICS))):
             return True
         if name.startswith("_fused_") and name.endswith("_"):
             return True
-        if name in VIEWS and is_silently_written(user):
+        if name in VIEWS and is_silently_written(user, statistics=statistics):
             return True
     return False
 
