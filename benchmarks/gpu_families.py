@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +24,10 @@ from typing import Any
 import torch
 
 from gpu_decode import seconds
-from gpu_measure import compiled
+from gpu_measure import compiled, moved
 from gpu_steps import profiled
 from measure import distance, tensors_of
+from processes import measured
 
 COMPILERS = ("eager", "torch", "opmill")
 Workload = tuple[torch.nn.Module, dict[str, torch.Tensor]]
@@ -191,16 +191,11 @@ TRAINING: dict[str, Callable[[], Workload]] = {
 }
 
 
-def moved(model: torch.nn.Module, given: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Workload:
-    given = {k: v.to("cuda", dtype if v.is_floating_point() else None) if isinstance(v, torch.Tensor) else v for k, v in given.items()}
-    return model.to("cuda", dtype), given
-
-
 def called(name: str, compiler: str) -> tuple[Callable[[], Any], Callable[[], list[torch.Tensor]]]:
     """What is timed, and what is compared of it."""
     torch.manual_seed(0)
     if name in INFERENCE:
-        model, given = moved(*INFERENCE[name](), torch.bfloat16)
+        model, given = moved(INFERENCE[name](), torch.bfloat16)
         function = compiled(compiler, model.eval())
 
         def call() -> Any:
@@ -208,7 +203,7 @@ def called(name: str, compiler: str) -> tuple[Callable[[], Any], Callable[[], li
                 return function(**given)
 
         return call, lambda: tensors_of(call())[:1]
-    model, given = moved(*TRAINING[name](), None)
+    model, given = moved(TRAINING[name](), None)
     for part in model.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
@@ -228,7 +223,7 @@ def called(name: str, compiler: str) -> tuple[Callable[[], Any], Callable[[], li
     return step, lambda: [torch.stack([step() for _ in range(4)])]
 
 
-def measured(name: str, compiler: str, expected: list[list[torch.Tensor]], once: bool) -> dict[str, Any]:
+def row_of(name: str, compiler: str, expected: list[list[torch.Tensor]], once: bool) -> dict[str, Any]:
     torch._dynamo.reset()
     call, seen = called(name, compiler)
     first = seconds(call)
@@ -254,7 +249,7 @@ def of_one(name: str, compilers: list[str], once: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name}
     for compiler in compilers:
         try:
-            row[compiler] = measured(name, compiler, expected, once)
+            row[compiler] = row_of(name, compiler, expected, once)
         except Exception as error:  # one compiler's failure is a row of the table
             row[compiler] = {"failed": f"{type(error).__name__}: {error}"[:400]}
         torch.cuda.empty_cache()
@@ -274,12 +269,10 @@ def main() -> None:
     started = time.perf_counter()
 
     def run(name: str) -> None:
-        command = [sys.executable, "-W", "ignore", __file__, name, *options.compilers, *(["--once"] if options.once else [])]
-        found = subprocess.run(command, capture_output=True, text=True)
-        row = next((line for line in found.stdout.splitlines() if line.startswith("{")), None)
-        row = row or json.dumps({"name": name, "failed": found.stderr[-400:]})
+        more = ["--once"] if options.once else []
+        row = measured([sys.executable, "-W", "ignore", __file__, name, *options.compilers, *more], timeout=600)
         if not options.once or "failed" in row:
-            print(row, flush=True)
+            print(json.dumps({"name": name, **row}), flush=True)
 
     with ThreadPoolExecutor(options.jobs) as threads:
         list(threads.map(run, [*INFERENCE, *TRAINING]))

@@ -243,9 +243,9 @@ class Seen:
 
     def _note_number(self, guard: Equals, values: Mapping[str, object], missed: set[Source]) -> None:
         now = value_of(guard.source, values)
-        if (
-            type(now) is not type(guard.value) or now == guard.value or (now != now and guard.value != guard.value)
-        ):  # a NaN is no other value
+        if type(now) is not type(guard.value) or now == guard.value:
+            return
+        if now != now and guard.value != guard.value:  # a NaN is no other value
             return
         if type(now) is int and now >= SMALLEST and self.dynamic is not False:
             self.ints.add(guard.source)

@@ -17,12 +17,11 @@ from typing import Any
 import torch
 
 from ..loops.index import index
-from .attending import AttentionOperator
 from .clean import drop_dead
 from .formulas import ALWAYS, Choice, Formula, Truth, axis, number_of, simplified, truth_of
 from .graph import AtenGraph, Node, Value
 from .positions import Positions
-from .windows import within_band
+from .windows import Windows
 
 aten = torch.ops.aten
 _BIASES = {
@@ -49,8 +48,8 @@ def leave_to_kernels(graph: AtenGraph) -> None:
     if not masked:
         return
     positions = Positions(graph)
-    operators: dict[Any, AttentionOperator] = {}
-    rewritten = {id(node): _without_mask(graph, node, positions, operators) for node in masked}
+    windows = Windows(graph, positions.makers)
+    rewritten = {id(node): _without_mask(graph, node, positions, windows) for node in masked}
     if any(rewritten[id(node)] is not node or not _has_mask(node) for node in masked):
         graph.nodes = [rewritten.get(id(node), node) for node in graph.nodes]
         drop_dead(graph, positions.found())
@@ -60,7 +59,7 @@ def _has_mask(node: Node) -> bool:
     return node.func in _BIASES and isinstance(node.argument(_BIASES[node.func]), Value)
 
 
-def _without_mask(graph: AtenGraph, node: Node, positions: Positions, operators: dict[Any, AttentionOperator]) -> Node:
+def _without_mask(graph: AtenGraph, node: Node, positions: Positions, windows: Windows) -> Node:
     """The node that needs no mask; itself where its mask is not seen through."""
     kept = _pairs(graph, node, positions)
     if kept is None:
@@ -72,7 +71,7 @@ def _without_mask(graph: AtenGraph, node: Node, positions: Positions, operators:
         node.set_argument("is_causal", kept != ALWAYS)
         return node
     if node.func in _FORWARD:
-        return within_band(graph, node, kept, operators) or node
+        return windows.within_band(node, kept) or node
     return node
 
 

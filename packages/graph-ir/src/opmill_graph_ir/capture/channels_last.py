@@ -39,6 +39,8 @@ def in_odd_groups(weight: Sequence[Any], groups: int) -> bool:
 
 def lay_out(graph: AtenGraph) -> None:
     """Rewrites the layout of the images that convolutions read and write, and of those in the same operators as these."""
+    if not any(node.func._schema.name in _CONVOLUTIONS for node in graph.nodes):
+        return
     nodes = [(node, names) for node in graph.nodes if (names := _images(graph, node))]
     if not any(node.func._schema.name in _CONVOLUTIONS for node, _ in nodes):
         return

@@ -7,12 +7,13 @@ is a ninth of the work.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from opmill_fake_tensors.lazily import cached_property
 from opmill_fake_tensors.optional import all_known
 from opmill_runtime_cache.devices.registry import traits_of
 
@@ -40,33 +41,61 @@ class Edge:
     more: int
 
 
-def within_band(graph: AtenGraph, node: Node, kept: Truth, known: dict[Any, AttentionOperator]) -> Node | None:
-    """The node that computes the same for the pairs that ``kept`` says; None where nothing is gained, or a gradient needs the node.
-    ``known``: operators made before, by what they depend on."""
-    edges = _edges(kept)
-    query, key, value = (graph.metas[node.argument(name).name] for name in ("query", "key", "value"))
-    if edges is None or not _has_kernel(query, key, value) or not _is_sparse(edges, query.sizes[2], key.sizes[2]):
-        return None
-    if not _names_read(graph).isdisjoint(node.results[1:]):
-        return None
-    scale = node.argument("scale")
-    scale = 1 / math.sqrt(query.sizes[3]) if scale is None else float(scale)
-    operands = [node.argument("query"), *(_unrepeated(graph, node.argument(name)) for name in ("key", "value"))]
-    metas = [graph.metas[operand.name] for operand in operands]
-    if metas[1].sizes[1] != metas[2].sizes[1]:
-        operands, metas = [node.argument(name) for name in ("query", "key", "value")], [query, key, value]
-    what = (edges, scale, tuple(metas), graph.metas[node.results[0] or ""])
-    if what not in known:
-        sizes = (*query.sizes[:3], key.sizes[2])
-        known[what] = AttentionOperator(
-            False, scale, _dense(node, edges, metas, what[-1]), _score(sizes, query.device), _pairs(edges, sizes, query.device)
-        )
-    return replace(node, func=known[what], args=(*operands, [], []), kwargs={}, results=(node.results[0], None, None))
+@dataclass
+class Windows:
+    """What is rewritten in one graph; ``makers``: the nodes that give its values."""
 
+    graph: AtenGraph
+    makers: Mapping[str, Node]
+    operators: dict[Any, AttentionOperator] = field(default_factory=dict)
+    """By what they depend on: attention of layers that are alike is one operator."""
 
-def _names_read(graph: AtenGraph) -> set[str | None]:
-    read: set[str | None] = {v.name for node in graph.nodes for v in values_in((node.args, node.kwargs))}
-    return read.union(graph.mutations.values(), (o.value for o in graph.outputs if isinstance(o, OutputTensor)))
+    @cached_property
+    def read(self) -> frozenset[str | None]:
+        """Values that somebody reads."""
+        found = {v.name for node in self.graph.nodes for v in values_in((node.args, node.kwargs))}
+        leaving = (o.value for o in self.graph.outputs if isinstance(o, OutputTensor))
+        return frozenset(found).union(self.graph.mutations.values(), leaving)
+
+    def within_band(self, node: Node, kept: Truth) -> Node | None:
+        """The node that computes the same for the pairs that ``kept`` says; None where nothing is gained, or a gradient needs the node."""
+        edges, metas = _edges(kept), self.graph.metas
+        names = ("query", "key", "value")
+        given = [node.argument(name) for name in names]
+        query, key, value = (metas[each.name] for each in given)
+        if edges is None or not _has_kernel(query, key, value) or not _is_sparse(edges, query.sizes[2], key.sizes[2]):
+            return None
+        if not self.read.isdisjoint(node.results[1:]):
+            return None
+        scale = node.argument("scale")
+        scale = 1 / math.sqrt(query.sizes[3]) if scale is None else float(scale)
+        operands = [given[0], *(self._unrepeated(each) for each in given[1:])]
+        if metas[operands[1].name].sizes[1] != metas[operands[2].name].sizes[1]:
+            operands = given
+        result = metas[node.results[0] or ""]
+        what = (edges, scale, tuple(metas[each.name] for each in operands), result)
+        if what not in self.operators:
+            sizes, device = (*query.sizes[:3], key.sizes[2]), query.device
+            dense = _dense(node, edges, what[2], result)
+            self.operators[what] = AttentionOperator(False, scale, dense, _score(sizes, device), _pairs(edges, sizes, device))
+        return replace(node, func=self.operators[what], args=(*operands, [], []), kwargs={}, results=(node.results[0], None, None))
+
+    def _unrepeated(self, value: Value) -> Value:
+        """Keys or values before they were repeated for each of several queries' heads, which a kernel does by itself."""
+        node = self.makers.get(value.name)
+        for functions in (_RESHAPING, (aten.clone.default,)):
+            if node is not None and node.func in functions:
+                node = self.makers.get(node.args[0].name)
+        if node is None or node.func is not aten.expand.default:
+            return value
+        apart = self.makers.get(node.args[0].name)
+        if apart is None or apart.func is not aten.unsqueeze.default or apart.args[1] != 2:
+            return value
+        base: Value = apart.args[0]
+        own, repeated = self.graph.metas[base.name].sizes, self.graph.metas[node.results[0] or ""].sizes
+        if len(own) != 4 or len(repeated) != 5 or (*repeated[:2], *repeated[3:]) != tuple(own):
+            return value
+        return base if self.graph.metas[value.name].sizes == (own[0], own[1] * repeated[2], *own[2:]) else value
 
 
 def _edges(kept: Truth) -> tuple[Edge, ...] | None:
@@ -105,25 +134,6 @@ def _is_sparse(edges: Sequence[Edge], queries: int, keys: int) -> bool:
             return False
         total += count
     return total <= _SHARE * queries * keys
-
-
-def _unrepeated(graph: AtenGraph, value: Value) -> Value:
-    """Keys or values before they were repeated for each of several queries' heads, which a kernel does by itself."""
-    makers = graph.makers()
-    node = makers.get(value.name)
-    for functions in (_RESHAPING, (aten.clone.default,)):
-        if node is not None and node.func in functions:
-            node = makers.get(node.args[0].name)
-    if node is None or node.func is not aten.expand.default:
-        return value
-    apart = makers.get(node.args[0].name)
-    if apart is None or apart.func is not aten.unsqueeze.default or apart.args[1] != 2:
-        return value
-    base: Value = apart.args[0]
-    own, repeated = graph.metas[base.name].sizes, graph.metas[node.results[0] or ""].sizes
-    if len(own) != 4 or len(repeated) != 5 or (*repeated[:2], *repeated[3:]) != tuple(own):
-        return value
-    return base if graph.metas[value.name].sizes == (own[0], own[1] * repeated[2], *own[2:]) else value
 
 
 # ---- as graphs -----------------------------------------------------------------------------------------------------------
@@ -218,4 +228,4 @@ def _add(graph: AtenGraph, name: str, meta: Meta, func: Any, *args: Any, **kwarg
     return Value(name)
 
 
-__all__ = ["Edge", "within_band"]
+__all__ = ["Edge", "Windows"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor
-from ..loops.index import ONE, ZERO, Index, index
+from ..loops.index import ONE, ZERO, index
 from .arguments import plan_output
 from .context import Context
 
@@ -59,16 +60,9 @@ def _is_all_of_another(ctx: Context, value: str, meta: Meta, taken: Collection[s
         return False
     strides, offset = geometry
     alike = all(n == 1 or found == index(stride) for n, found, stride in zip(meta.sizes, strides, meta.strides, strict=True))
-    count = _product(info.sizes)
+    count = math.prod(info.sizes, start=ONE)
     last = sum(((n - 1) * stride for n, stride in zip(info.sizes, info.strides, strict=True)), ZERO)
-    return alike and offset == ZERO and _product(map(index, meta.sizes)) == count == last + 1
-
-
-def _product(numbers: Any) -> Index:
-    total = ONE
-    for n in numbers:
-        total = total * n
-    return total
+    return alike and offset == ZERO and math.prod(meta.sizes, start=ONE) == count == last + 1
 
 
 __all__ = ["outputs_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -39,7 +40,7 @@ from opmill_runtime_cache.plan.model import (
     View,
 )
 
-from ..loops.index import ZERO, Index, index
+from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import LoopKernel
 from ..lowered import BufferArg, BufferInfo, TensorOutput
 from ..schedule.loop import buffer_args
@@ -100,7 +101,7 @@ def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
             continue
         view = replace(info, sizes=out.sizes, strides=out.strides or ())
         same = (view.sizes, view.strides) == (info.sizes, info.strides)
-        if same or (_numel(view) == _numel(info) and span(view) == span(info) == _numel(info)):
+        if same or (math.prod(view.sizes, start=ONE) == span(view) == span(info) == math.prod(info.sizes, start=ONE)):
             found[out.buffer] = view
     return found
 
@@ -110,13 +111,6 @@ def _seen(schedule: Schedule) -> set[str | None]:
     nodes = [step.node for step in schedule.steps if type(step) is ExternStep]
     read = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}
     return read.union(*(n.mutates for n in nodes), *(n.results for n in nodes))
-
-
-def _numel(info: BufferInfo) -> Index:
-    total = index(1)
-    for n in info.sizes:
-        total = total * n
-    return total
 
 
 class _Builder:
