@@ -54,6 +54,21 @@ def test_steps_of_training_between_frozen_calls_are_seen(tmp_path: Any) -> None:
     same(compiled, module, x.double())
 
 
+@pytest.mark.parametrize("trains", [False, True], ids=["eager", "compiled"])
+def test_statistics_that_nobody_counts_are_seen(tmp_path: Any, trains: bool) -> None:
+    """Norms in training write their running statistics without a count, in eager and in compiled calls."""
+    module = Block().eval()
+    compiled, x = frozen(module, tmp_path), torch.randn(2, 3, 9, 9)
+    for _ in range(3):
+        same(compiled, module, x)
+        before = module.norm.running_mean._version
+        module.train()
+        (compiled if trains else module)(x)
+        module.eval()
+        assert module.norm.running_mean._version == before
+    same(compiled, module, x)
+
+
 def test_modules_share_what_is_compiled_and_not_what_is_made_of_weights(tmp_path: Any) -> None:
     modules, x = [Block().eval() for _ in range(3)], torch.randn(2, 3, 9, 9)
     opmill.reset_counters()

@@ -87,6 +87,17 @@ def test_samples_see_writes_that_nobody_counts(count: int, dtype: torch.dtype) -
     assert frozen.is_fresh(token, (tensor,)) is (count == 0)
 
 
+@pytest.mark.parametrize("count", [1, 7, 64, 1000])
+def test_what_is_compared_whole_sees_each_byte(count: int) -> None:
+    tensor = torch.zeros(count, dtype=torch.uint8)
+    for place in (0, count // 2, count - 1):
+        frozen = _native.Frozen((0,), 1, Calls())
+        token = frozen.add((tensor,), lambda: "found", (-count,))
+        assert frozen(tensor) == "found" and frozen.is_fresh(token, (tensor,))
+        tensor.data[place] += 1
+        assert frozen(tensor) == "missed" and not frozen.is_fresh(token, (tensor,))
+
+
 def test_cycles_through_copies_are_collected() -> None:
 
     class Owner:

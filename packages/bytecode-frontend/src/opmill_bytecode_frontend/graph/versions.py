@@ -56,13 +56,16 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def uncounted(value: TensorValue) -> bool:
-    """Whether an input of the graph is only written to without a count: through its ``data``, by kernels that say nothing."""
-    return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node, statistics=False)
+    """Whether an input of the graph is only written to without a count: through its ``data``, by kernels that say nothing.
+
+    Beyond processors statistics are counted all the same: what is made of weights that stay (``freeze``) cannot look at them.
+    """
+    on_processor = value.fake.device.type == "cpu"
+    return written(value.fake) == 0 and value.node is not None and is_silently_written(value.node, statistics=on_processor)
 
 
 def is_silently_written(node: torch.fx.Node, *, statistics: bool = True) -> bool:
-    """Whether it, or a view of it, is written to without a count. Running ``statistics`` are counted behind graphs: what is made of weights
-    that stay (``freeze``) sees by that that they have changed."""
+    """Whether it, or a view of it, is written to without a count. ``statistics``: those of norms are looked for, too."""
     for user in node.users:
         name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
         written_to = [user.args[at] for at in SILENT.get(user.target, ()) if at < len(user.args)]

@@ -29,6 +29,8 @@ COPIES = 128
 """Sets of weights that one graph keeps copies for; with more, the oldest goes."""
 _WORTH = 4
 """Calls that a copy has to serve for having been worth making."""
+_STATISTICS = 1 << 16
+"""Bytes up to which what is no parameter is compared whole in each call: some microseconds for all norms of a large model."""
 _PATIENCE = 8
 """Copies in a row that were not, after which the graph runs with weights that change."""
 
@@ -85,7 +87,8 @@ class FrozenCopies:
             kept = [tensors[k].detach() for k in self._weights.kept]
             run = self._binder(self._plan, [*self._held, *kept, *made], self._store)
         memory = [t.detach() for t in tensors]
-        token = self.run.add(tuple(tensors), run, tuple(map(_sampled, tensors)) if self._sample else (), memory)
+        looked_at = tuple(-_bytes(t) if _may_change_silently(t) else _bytes(t) if self._sample else 0 for t in tensors)
+        token = self.run.add(tuple(tensors), run, looked_at, memory)
         forget = _forgetting(weakref.ref(self), token)
         self._references[token] = tuple(weakref.ref(t, forget) for t in tensors)
         while len(self._references) > COPIES:
@@ -124,7 +127,12 @@ def _forgetting(owner: weakref.ref[FrozenCopies], token: int) -> Callable[[Any],
     return forget
 
 
-def _sampled(tensor: torch.Tensor) -> int:
+def _may_change_silently(tensor: torch.Tensor) -> bool:
+    """Whether it may be running statistics: kernels of norms write these, and count no write."""
+    return type(tensor) is torch.Tensor and tensor.dim() == 1 and tensor.is_floating_point() and tensor.nbytes <= _STATISTICS
+
+
+def _bytes(tensor: torch.Tensor) -> int:
     """How many bytes of a tensor can be looked at."""
     plain = traits_of(tensor.device.type).host and tensor.layout is torch.strided and tensor.is_contiguous()
     return tensor.numel() * tensor.element_size() if plain else 0

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "torch_api.h"
@@ -51,9 +52,13 @@ struct Copy {
   std::vector<Place> places;
   std::vector<int64_t> bytes;           // of each tensor that is sampled, 0 of others
   std::vector<std::vector<int64_t>> words;  // what was found there
+  std::vector<std::string> whole;           // all that a tensor held, of those that are compared so
   PyObject *run = nullptr, *memory = nullptr;
   int64_t token = 0, hits = 0;
 };
+
+// Whether the tensor holds what it held; `whole`: nothing of tensors of which that is not looked at.
+bool holds(const Place& place, const std::string& whole) { return whole.empty() || !std::memcmp(place.data, whole.data(), whole.size()); }
 
 int64_t word_at(const Place& place, int64_t bytes, int k) {
   const int64_t words = bytes / 8;
@@ -85,6 +90,7 @@ bool fits(const Frozen& self, const Copy& copy, PyObject* const* arguments) {
     Place now;
     const Place& then = copy.places[i];
     if (!read_place(arguments[(*self.positions)[i]], then.versioned, &now) || !(now == then)) return false;
+    if (!copy.whole.empty() && !holds(now, copy.whole[i])) return false;
   }
   for (size_t i = 0; i < copy.words.size(); i++) {
     if (!copy.bytes[i]) continue;
@@ -170,8 +176,10 @@ PyObject* frozen_add(PyObject* object, PyObject* arguments) {
     if (!place.versioned) place.version = -1;
     copy.places.push_back(place);
     if (!PyTuple_GET_SIZE(bytes)) continue;
-    copy.bytes.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(bytes, i)));
-    if (PyErr_Occurred()) return nullptr;
+    const long long size = PyLong_AsLongLong(PyTuple_GET_ITEM(bytes, i));
+    if (size == -1 && PyErr_Occurred()) return nullptr;
+    copy.bytes.push_back(std::max(size, 0LL));
+    copy.whole.push_back(size < 0 ? std::string(static_cast<const char*>(place.data), -size) : std::string());
     copy.words.emplace_back();
     for (int k = 0; k < kWords && copy.bytes.back(); k++) copy.words.back().push_back(word_at(place, copy.bytes.back(), k));
   }
@@ -212,6 +220,7 @@ PyObject* frozen_is_fresh(PyObject* object, PyObject* arguments) {
     for (size_t i = 0; i < copy.places.size(); i++) {
       Place now;
       if (!read_place(PyTuple_GET_ITEM(tensors, i), copy.places[i].versioned, &now) || !(now == copy.places[i])) Py_RETURN_FALSE;
+      if (!copy.whole.empty() && !holds(now, copy.whole[i])) Py_RETURN_FALSE;
       for (int k = 0; !copy.words.empty() && copy.bytes[i] && k < kWords; k++)
         if (word_at(now, copy.bytes[i], k) != copy.words[i][k]) Py_RETURN_FALSE;
     }
@@ -272,7 +281,8 @@ void frozen_dealloc(PyObject* object) {
 PyMethodDef frozen_methods[] = {
     {"add", contained<frozen_add>, METH_VARARGS,
      "add(tensors, run, bytes, memory=None) -> token: calls with these tensors, as they are now, go to run(*other inputs). bytes: how much "
-     "of each is sampled, 0 for none; () samples nothing. memory: kept with the copy."},
+     "of each is sampled, 0 for none, less than 0 for as much that is compared whole in each call; () looks at nothing. memory: kept with "
+     "the copy."},
     {"remove", contained<frozen_remove>, METH_O, "remove(token) -> int | None: forgets a copy; how many calls it served."},
     {"is_fresh", contained<frozen_is_fresh>, METH_VARARGS,
      "is_fresh(token, tensors) -> bool: whether the tensors are as they were when it was added."},
