@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an 
 HALF = torch.bfloat16
 
 
-class Siblings(nn.Module):
+class Grouped(nn.Module):
     """Several layers of one input."""
 
     def __init__(self, count: int, bias: bool, size: int = 256) -> None:
@@ -65,7 +65,7 @@ def kernels(call) -> int:
 @torch.no_grad()
 def test_layers_of_one_input(count, bias):
     torch.manual_seed(0)
-    model = Siblings(count, bias).cuda().to(HALF)
+    model = Grouped(count, bias).cuda().to(HALF)
     compiled = opmill.compile(model)
     for rows in (64, 64, 64, 64, 128):
         x = torch.randn(rows, 256, device="cuda", dtype=HALF)
@@ -75,7 +75,7 @@ def test_layers_of_one_input(count, bias):
 @pytest.mark.parametrize("count", [2, 3, 4])
 @torch.no_grad()
 def test_layers_of_one_input_at_equal_distances_are_one_product(count):
-    model = Siblings(count, True).cuda().to(HALF)
+    model = Grouped(count, True).cuda().to(HALF)
     weights, biases = torch.randn(count, 256, 256, device="cuda", dtype=HALF) / 16, torch.randn(count, 256, device="cuda", dtype=HALF)
     for layer, weight, bias in zip(model.layers, weights, biases, strict=True):
         layer.weight.data, layer.bias.data = weight, bias
@@ -90,7 +90,7 @@ def test_layers_of_one_input_at_equal_distances_are_one_product(count):
 @torch.no_grad()
 def test_weights_that_change_and_move():
     torch.manual_seed(1)
-    model = Siblings(3, True).cuda().to(HALF)
+    model = Grouped(3, True).cuda().to(HALF)
     compiled = opmill.compile(model)
     x = torch.randn(64, 256, device="cuda", dtype=HALF)
     for turn in range(8):

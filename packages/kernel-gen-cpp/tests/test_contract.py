@@ -398,7 +398,7 @@ def test_gradients_of_windows_over_each_channel_alone(store) -> None:
             same = torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.isinf(), theirs.isinf())
             error = (ours - exact).nan_to_num(0, 0, 0).abs().max() / exact.nan_to_num(0, 0, 0).abs().max()
             wrong += [] if same and error < 3e-6 else [(seed, options, float(error), same)]
-    assert wrong == [] and kinds.count("correlate") >= 7 and kinds.count("stencil") >= 15  # as with the widest vectors
+    assert wrong == [] and kinds.count("weight_gradient") >= 7 and kinds.count("stencil") >= 15  # as with the widest vectors
 
 
 DEPTHWISE = [

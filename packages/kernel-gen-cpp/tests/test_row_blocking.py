@@ -6,7 +6,7 @@ import torch
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner
-from opmill_kernel_gen_cpp.passes.row_blocking import MOST, abreast
+from opmill_kernel_gen_cpp.passes.row_blocking import MOST, block_rows
 
 SHAPES = [(m, n, k) for m in (1, 2, 3, 5, 8, 11, 16, 31, 32, 40) for n, k in ((1, 33), (7, 5), (66, 70), (64, 600))]
 
@@ -54,7 +54,7 @@ def _is_b(e: object) -> bool:
 def test_a_matrix_is_read_once_for_a_few_rows() -> None:
     for m, together, columns in ((1, 1, 1), (2, 2, 4), (3, 3, 4), (8, 8, 2), (16, 8, 2), (31, 1, 1), (40, 1, 1)):
         [nest] = _product(m, 64, 600, "float32").nests
-        made = abreast(nest)
+        made = block_rows(nest)
         assert len(made.phases[0].reductions) == together * columns, m
         assert _reads(made) == columns, m
         assert together <= MOST
@@ -67,4 +67,4 @@ def test_what_a_nest_writes_it_does_not_read_for_other_rows() -> None:
     own = Nest(
         nest.axes, (*nest.phases[:-1], Phase(last.axes, last.lets, stores=(Store("a", index("m") * 600 + "n", last.stores[0].value),)))
     )
-    assert abreast(own) == own
+    assert block_rows(own) == own

@@ -10,9 +10,9 @@ from opmill_graph_ir.compiling import scheduled
 from opmill_graph_ir.loops.spec import complaints
 from opmill_graph_ir.loops.text import parse, show
 from opmill_graph_ir.ops.flex import with_attention_by_kernels
+from opmill_kernel_gen_triton.autotune import list_blocks
 from opmill_kernel_gen_triton.debug import compiled_for_gpu, on_gpu
 from opmill_kernel_gen_triton.kernel import kernel_text
-from opmill_kernel_gen_triton.measure import list_blocks
 
 pytestmark = [pytest.mark.triton, pytest.mark.usefixtures(_with_tensor_cores.__name__)]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a plan from the store needs none of these
     from .capture.joint import Joint
     from .capture.partition import Halves
     from .freezing.copies import FrozenCopies
-    from .repeats.shorten import Shortened
+    from .repeated_regions.shorten import Shortened
     from .schedule.steps import Schedule, Scheduling
 
 

@@ -51,7 +51,7 @@ from .planning.kernels import KernelTexts, generate, sources_behind
 from .planning.labels import label_spans
 from .planning.operators import lower_to_operators
 from .planning.products import choose, clock_of
-from .repeats.program import cuts, put_back
+from .repeated_regions.program import cuts, put_back
 from .report import Report
 from .schedule.early import read_early
 from .schedule.horizontal_fusion import join_alike

@@ -19,7 +19,7 @@ from .emit.index_text import UNKNOWN, index_text
 from .emit.interleave import store_together, together
 from .emit.needs import Needs
 from .emit.types import TYPES
-from .passes.row_blocking import abreast
+from .passes.row_blocking import block_rows
 from .passes.segments import Segment, segments
 from .passes.simplify import simplified
 from .passes.statistics import two_passes
@@ -64,7 +64,7 @@ class NestWriter:
 
     def __init__(self, kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> None:
         self.kernel, self.name, self.needs, self.target = kernel, name, needs, target
-        nest = abreast(nest)
+        nest = block_rows(nest)
         self.extents = walk.bounds_of(nest, dict.fromkeys(kernel.symbols, UNKNOWN))
         self.ranges = {n: (0, e if n in kernel.symbols else max(e - 1, 0)) for n, e in self.extents.items()}
         nest = two_passes(nest, self.extents)

@@ -134,7 +134,7 @@ class TritonKernelGenerator:
 
         from opmill_runtime_cache.devices.cuda.kernel import load_cubin
 
-        from .measure import seconds
+        from .autotune import seconds
 
         with torch.cuda.device(device := _device(options.device)), torch.no_grad():
             entries = [load_cubin(ref, store) for ref in self.build(kernels, options, store)]
@@ -165,7 +165,7 @@ class TritonKernelGenerator:
         self, wanted: dict[str, LoopKernel], texts: dict[str, KernelText], options: GeneratorOptions, arch: int
     ) -> dict[str, list[tuple[LaunchData, bytes]]]:
         """Other ways to write each kernel, where this process can run them."""
-        from .measure import variants
+        from .autotune import variants
 
         if toolchain.arch_of(options.device) != arch:
             return {}
@@ -228,7 +228,7 @@ def _too_large(name: str, arch: int) -> KernelBuildError:
 
 
 def _fastest(kernel: LoopKernel, ways: list[tuple[LaunchData, bytes]], device: str) -> tuple[LaunchData, bytes]:
-    from .measure import fastest
+    from .autotune import fastest
 
     return ways[fastest(kernel, ways, _device(device))]
 

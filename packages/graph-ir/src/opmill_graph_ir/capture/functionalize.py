@@ -29,7 +29,7 @@ from .inverse import shares_elements
 from .outs import has_out, into_out
 from .places import label_of, origin_of
 from .record import Recorder, meta_of, shares
-from .repeated import Repeated
+from .repeated_regions.forward import Repeated
 from .sizes import environment_of, recorded, size_of, traced, unify
 
 

@@ -26,7 +26,7 @@ from .masks import keep_as_truths
 from .own_gradients import set_gradients
 from .places import BACKWARD
 from .record import Recorder
-from .repeated_gradients import NotRepeated
+from .repeated_regions.backward import NotRepeated
 from .replay import Replay, replay_of
 from .sizes import environment_of
 

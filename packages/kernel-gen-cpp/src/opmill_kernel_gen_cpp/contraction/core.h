@@ -20,7 +20,7 @@ struct contraction {
   long channels_a_pass, rows_a_pass, pitch;  // pitch: elements between rows of scratch
   long staged_lines, staged_width, direct;  // direct: rows of b are read where they lie
   long units, threads;  // shares of the work, and the threads that it is worth
-  long abreast;  // of a stencil: channels lie in lanes (depthwise.h)
+  long depthwise;  // of a stencil: channels lie in lanes (depthwise.h)
 };
 
 // Called with s = {image, first row, rows, first point, points, points of an image, pitch, the sizes of the kernel}; the sums lie in the

@@ -27,11 +27,11 @@ class Contraction:
     extent.
 
     ``kind``: ``contract``, points as the window has them, ``k`` its channels and taps; ``stencil``, the same where each row has a ``b`` of
-    its own, ``b_row_step`` elements further; ``correlate``, where the window's taps are the points and its points are summed over (the
-    gradient of a stencil's weights): ``a`` then has images and lines of its own. ``places``: what the axes of the points stand for. Steps
-    in ``b``, and how many points a window has, may depend on size symbols."""
+    its own, ``b_row_step`` elements further; ``weight_gradient``, that of a stencil: the window's taps are the points, its points are
+    summed over, and ``a`` has images and lines of its own. ``places``: what the axes of the points stand for. Steps in ``b``, and how many
+    points a window has, may depend on size symbols."""
 
-    kind: Literal["contract", "stencil", "correlate"]
+    kind: Literal["contract", "stencil", "weight_gradient"]
     row: Axis
     places: Places
     a: str
@@ -53,7 +53,7 @@ class Contraction:
     def plane(self) -> Index:
         """How many points there are for a row (of an image)."""
         w = self.window
-        return index(w.lines.taps * w.columns.taps) if self.kind == "correlate" else w.lines.points * w.columns.points
+        return index(w.lines.taps * w.columns.taps) if self.kind == "weight_gradient" else w.lines.points * w.columns.points
 
 
 def contraction_of(nest: Nest, kernel: LoopKernel, target: Target) -> Contraction | None:
@@ -65,7 +65,7 @@ def contraction_of(nest: Nest, kernel: LoopKernel, target: Target) -> Contractio
     assert isinstance(value, Op)
     for a, b in (value.args, value.args[::-1]):
         if isinstance(a, Load) and isinstance(b, Load) and a.mask is None:
-            found = _matched(nest, phase, a, b) or _correlated(nest, phase, a, b)
+            found = _matched(nest, phase, a, b) or _weight_gradient(nest, phase, a, b)
             if found is not None:
                 return found if _is_worth_it(found, target.bits // 32) else None
     return None
@@ -130,7 +130,7 @@ def _lie_apart(nest: Nest, points: tuple[Axis, ...]) -> bool:
     return any(a is None or b is None or a != b * last.extent for a, b in steps)
 
 
-def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
+def _weight_gradient(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
     """Where ``b``'s window moves over what is summed over, and its taps are the points."""
     axes = (*nest.axes, *phase.axes)
     at_a, at_b = linear(a.index, axes), linear(b.index, axes)
@@ -158,7 +158,7 @@ def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | Non
     own = {"a_image_step": at_a[image.name] if image else ZERO, "a_line_step": at_a[line.name] if line else ZERO}
     result = phase.reductions[0].names[0]
     return Contraction(
-        "correlate", row, places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], at_b[row.name], **own
+        "weight_gradient", row, places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], at_b[row.name], **own
     )
 
 

@@ -9,7 +9,7 @@ enum {
 
 // A block is some lines of one channel.
 static void stencil_plan(contraction& d) {
-  if (abreast_plan(d)) return;
+  if (depthwise_plan(d)) return;
   const long wide = d.out_width * d.stride_w + d.tap_columns * d.dilation_w + 2 * CONTRACT_LANES;
   const long fit = contract_most(1, (STENCIL_STAGED / wide - d.tap_lines * d.dilation_h) / d.stride_h);
   contract_cut(d, contract_most(4 * CONTRACT_LANES, contract_least(8 * CONTRACT_POINTS, fit * d.out_width)));
@@ -75,7 +75,7 @@ static void stencil_sums(const contraction& d, const float* a, const float* stag
 // Units [from, to): channels of images.
 static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes,
                     contract_finish finish, long from, long to) {
-  if (d.abreast) return abreast(d, a, x, p, pointers, s, sizes, finish, from, to);
+  if (d.depthwise) return depthwise(d, a, x, p, pointers, s, sizes, finish, from, to);
   const long laid = d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES;
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * laid, 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * (d.pitch + 4 * CONTRACT_LANES), 512);

@@ -100,7 +100,7 @@ def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
     return own, count
 
 
-_HEADERS = {"stencil": ("stencil.h",), "correlate": ("depthwise_weight_gradient.h", "weight_gradient.h")}
+_HEADERS = {"stencil": ("stencil.h",), "weight_gradient": ("depthwise_weight_gradient.h", "weight_gradient.h")}
 """What kinds of contractions need besides the core, which is all that one of kind ``contract`` does."""
 
 
@@ -113,7 +113,7 @@ def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     )
     needs.add("contraction", names + _text("core.h"))
     if kind != "contract":
-        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("depthwise.h"))
+        needs.add("depthwise", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("depthwise.h"))
         needs.add(kind, "".join(map(_text, _HEADERS[kind])))
 
 

@@ -19,7 +19,7 @@ _SUMS = 16
 _COST = 8
 
 
-def abreast(nest: Nest) -> Nest:
+def block_rows(nest: Nest) -> Nest:
     """The nest with a few points of an outer axis done together, where a sum reads for all of them what is large."""
     inner = [p for p in nest.phases if p.axes]
     if len(inner) != 1 or any(p.checks or p.scans or (p.reductions and not p.axes) for p in nest.phases) or _reads_own(nest):

@@ -51,8 +51,8 @@ bool joins(const Program& program, const Instance& instance, const std::vector<i
 
 }  // namespace
 
-std::vector<Siblings> find_siblings(const Program& program, const Instance& instance) {
-  std::vector<Siblings> found(program.calls.size());
+std::vector<GroupedGemm> find_groups(const Program& program, const Instance& instance) {
+  std::vector<GroupedGemm> found(program.calls.size());
   std::vector<int> group;
   const auto close = [&] {
     if (group.size() > 1) found[group[0]].calls = group;
@@ -73,7 +73,7 @@ std::vector<Siblings> find_siblings(const Program& program, const Instance& inst
 
 EqualRun equal_run(const std::vector<ProductMemory>& memory, size_t first) {
   const auto between = [&](size_t i) {
-    return Siblings::Distances{0, memory[i + 1].out - memory[i].out, memory[i + 1].bias - memory[i].bias, memory[i + 1].b - memory[i].b};
+    return GroupedGemm::Distances{0, memory[i + 1].out - memory[i].out, memory[i + 1].bias - memory[i].bias, memory[i + 1].b - memory[i].b};
   };
   EqualRun run;
   if (first + 1 >= memory.size()) return run;
@@ -87,11 +87,11 @@ EqualRun equal_run(const std::vector<ProductMemory>& memory, size_t first) {
   return run;
 }
 
-CudaGemm* batch_of(const Program& program, const Instance& instance, Siblings& siblings, const Siblings::Distances& distances) {
-  for (const Siblings::Batch& batch : siblings.batches)
+CudaGemm* batch_of(const Program& program, const Instance& instance, GroupedGemm& group, const GroupedGemm::Distances& distances) {
+  for (const GroupedGemm::Batch& batch : group.batches)
     if (batch.distances == distances) return batch.gemm.get();
-  if (siblings.batches.size() >= kMostBatches) return nullptr;
-  const BlasCall& call = program.calls[siblings.calls[0]].blas;
+  if (group.batches.size() >= kMostBatches) return nullptr;
+  const BlasCall& call = program.calls[group.calls[0]].blas;
   const SlotInfo& info = program.slots[call.out];
   const int64_t size = dtype_bytes[info.dtype], count = distances[0];
   const auto matrix = [&](int slot, int64_t distance) {
@@ -104,7 +104,7 @@ CudaGemm* batch_of(const Program& program, const Instance& instance, Siblings& s
   CudaContext context(cuda_index(info.device), &problem);
   std::shared_ptr<CudaGemm> made;
   if (problem.empty()) made = CudaGemm::plan(cuda_index(info.device), info.dtype == kFloat16, out, call.bias >= 0 ? &bias : nullptr, a, b);
-  siblings.batches.push_back({distances, made});
+  group.batches.push_back({distances, made});
   return made.get();
 }
 

@@ -20,7 +20,7 @@ struct ProductMemory {
 };
 
 // Calls that nothing but views of what the call was given lies between.
-struct Siblings {
+struct GroupedGemm {
   using Distances = std::array<int64_t, 4>;  // how many; bytes between outputs, biases and second operands
   struct Batch {
     Distances distances;
@@ -30,18 +30,18 @@ struct Siblings {
   std::vector<Batch> batches;  // planned so far
 };
 
-// By call: the siblings that it is the first of. Calls that are planned as products on a GPU alone.
-std::vector<Siblings> find_siblings(const Program& program, const Instance& instance);
+// By call: the group that it is the first of. Calls that are planned as products on a GPU alone.
+std::vector<GroupedGemm> find_groups(const Program& program, const Instance& instance);
 
 // A run of `memory` from `first` on that lies at equal distances, and in which order.
 struct EqualRun {
   size_t count = 1;
   bool backwards = false;
-  Siblings::Distances distances{};
+  GroupedGemm::Distances distances{};
 };
 EqualRun equal_run(const std::vector<ProductMemory>& memory, size_t first);
 
 // The product of that many calls at these distances; nullptr where there is none.
-CudaGemm* batch_of(const Program& program, const Instance& instance, Siblings& siblings, const Siblings::Distances& distances);
+CudaGemm* batch_of(const Program& program, const Instance& instance, GroupedGemm& group, const GroupedGemm::Distances& distances);
 
 }  // namespace opmill

@@ -142,7 +142,7 @@ void plan_calls(const Program& program, Instance& instance) {
       for (int slot : call.tensors) instance.needs_tensor[slot] = 1;
     instance.gemms.push_back(gemm);
   }
-  instance.siblings = find_siblings(program, instance);
+  instance.groups = find_groups(program, instance);
   instance.recordings.resize(program.calls.size());
   for (const auto& [kind, slot] : program.outputs)
     if (kind == 0) instance.needs_tensor[slot] = 1;

@@ -65,7 +65,7 @@ struct Instance {
   std::vector<Gemm> gemms;  // by call
   std::vector<std::shared_ptr<CudaGemm>> cuda_gemms;  // by call; products of one geometry share one
   size_t workspace = 0;  // bytes that the largest of them wants
-  std::vector<Siblings> siblings;  // by call: those that start with it
+  std::vector<GroupedGemm> groups;  // by call: those that start with it
   std::vector<Recordings> recordings;  // by call: of products on GPUs
   std::vector<Handle> kept;  // tensors over the block
   bool shares_block = false;  // they hold its memory: they go when it does

@@ -63,7 +63,7 @@ class Run {
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
   bool cuda_gemm(int number);
-  bool cuda_siblings(Siblings& siblings);
+  bool cuda_grouped(GroupedGemm& group);
   bool start_product(int number, CudaGemm& gemm, const ProductMemory& memory, const void* a);
   bool provide_workspace(const CudaGemm& gemm);
   char* data_of(int slot) const;

@@ -152,19 +152,19 @@ bool Run::start_product(int number, CudaGemm& gemm, const ProductMemory& memory,
 }
 
 // All of them, those at equal distances as one. The calls that follow are done then.
-bool Run::cuda_siblings(Siblings& siblings) {
+bool Run::cuda_grouped(GroupedGemm& group) {
   std::vector<ProductMemory> memory;
-  const void* a = slots_[program_.calls[siblings.calls[0]].blas.a].data;
-  bool fits = program_.cuda == cuda_index(program_.slots[program_.calls[siblings.calls[0]].blas.out].device);
-  for (int number : siblings.calls) {
+  const void* a = slots_[program_.calls[group.calls[0]].blas.a].data;
+  bool fits = program_.cuda == cuda_index(program_.slots[program_.calls[group.calls[0]].blas.out].device);
+  for (int number : group.calls) {
     const BlasCall& blas = program_.calls[number].blas;
     memory.push_back({data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)});
     fits = fits && aligned(memory.back(), a);
   }
   for (size_t i = 0; i < memory.size();) {
-    const int number = siblings.calls[i];
+    const int number = group.calls[i];
     const EqualRun run = fits ? equal_run(memory, i) : EqualRun{};
-    CudaGemm* batch = run.count > 1 ? batch_of(program_, instance_, siblings, run.distances) : nullptr;
+    CudaGemm* batch = run.count > 1 ? batch_of(program_, instance_, group, run.distances) : nullptr;
     if (batch && !provide_workspace(*batch)) return false;
     if (batch && start_product(number, *batch, memory[run.backwards ? i + run.count - 1 : i], a)) {
       i += run.count;
@@ -173,7 +173,7 @@ bool Run::cuda_siblings(Siblings& siblings) {
     if (!cuda_gemm(number)) return false;
     i++;
   }
-  ahead_ = siblings.calls.size() - 1;
+  ahead_ = group.calls.size() - 1;
   return true;
 }
 
@@ -351,7 +351,7 @@ bool Run::call(int number) {
   if (!call.apart_late.empty() && !call_apart_late(program_, call, slots_.data(), &failure)) return false;
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
   if (ahead_) return ahead_--, true;
-  if (!instance_.siblings[number].calls.empty()) return cuda_siblings(instance_.siblings[number]);
+  if (!instance_.groups[number].calls.empty()) return cuda_grouped(instance_.groups[number]);
   if (instance_.cuda_gemms[number]) return cuda_gemm(number);
   if (bool done = false; call.replayable && replay(number, &done)) return done;
   if (call.route == Route::python) return call_python(call);

@@ -7,7 +7,7 @@ import torch
 
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import cases
-from opmill_kernel_gen_triton import measure, toolchain
+from opmill_kernel_gen_triton import autotune, toolchain
 from opmill_kernel_gen_triton.budget import DEFAULT
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_runtime_cache.plan.sealed import unseal
@@ -18,7 +18,7 @@ PLAIN, MEASURED = GeneratorOptions("cuda:0"), GeneratorOptions("cuda:0", measure
 
 
 def test_variants_begin_with_what_the_cost_model_takes() -> None:
-    tried = measure.variants(DEFAULT)
+    tried = autotune.variants(DEFAULT)
     assert tried[0] == DEFAULT and len(set(tried)) == len(tried)
 
 
@@ -33,7 +33,7 @@ def timed(monkeypatch):
     monkeypatch.setattr(toolchain, "arch_of", lambda device: 90)
     monkeypatch.setattr(toolchain, "device_name", lambda device: "a device")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(measure, "fastest", lambda kernel, ways, device: offered.append(ways) or 2)
+    monkeypatch.setattr(autotune, "fastest", lambda kernel, ways, device: offered.append(ways) or 2)
     return offered
 
 
@@ -61,32 +61,32 @@ def test_without_the_device_nothing_is_measured(tmp_path) -> None:
 
 def test_noise_chooses_nothing(monkeypatch) -> None:
     times = iter([1.0, 0.99, 0.98, 1.0, 0.7, 0.9])
-    monkeypatch.setattr(measure, "seconds", lambda *_: next(times))
+    monkeypatch.setattr(autotune, "seconds", lambda *_: next(times))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     ways = [(None, b"")] * 3
-    assert measure.fastest(KERNEL, ways, torch.device("cuda", 0)) == 0
-    assert measure.fastest(KERNEL, ways, torch.device("cuda", 0)) == 1
+    assert autotune.fastest(KERNEL, ways, torch.device("cuda", 0)) == 0
+    assert autotune.fastest(KERNEL, ways, torch.device("cuda", 0)) == 1
 
 
 def test_what_cannot_be_run_is_left_as_it_is(monkeypatch) -> None:
     def fails(*_):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(measure, "seconds", fails)
+    monkeypatch.setattr(autotune, "seconds", fails)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    assert measure.fastest(KERNEL, [(None, b"")] * 3, torch.device("cuda", 0)) == 0
+    assert autotune.fastest(KERNEL, [(None, b"")] * 3, torch.device("cuda", 0)) == 0
 
 
 def test_functions_that_are_run_are_named_by_their_code(monkeypatch) -> None:
     """They stay in the process, and one name for two of them would run the wrong one."""
     names = []
-    monkeypatch.setattr(measure, "_memory", lambda *_: ({}, []))
-    monkeypatch.setattr(measure, "CudaKernel", lambda name, data, cubins: names.append(name))
+    monkeypatch.setattr(autotune, "_memory", lambda *_: ({}, []))
+    monkeypatch.setattr(autotune, "CudaKernel", lambda name, data, cubins: names.append(name))
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
-    monkeypatch.setattr(measure.cuda, "start", lambda *_: 1 / 0)
+    monkeypatch.setattr(autotune.cuda, "start", lambda *_: 1 / 0)
     for code in (b"one", b"two", b"one"):
         with pytest.raises(ZeroDivisionError):
-            measure.seconds(KERNEL, None, code, torch.device("cuda", 0))
+            autotune.seconds(KERNEL, None, code, torch.device("cuda", 0))
     assert names[0] == names[2] != names[1]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..capture.graph import AtenGraph, Meta, Node, Value
-from ..periods import likely_periods, stretches
+from ..periodicity import likely_periods, stretches
 
 KEPT = 4
 """Blocks that a shortened graph keeps: one at each end, where what surrounds them may fuse with them, and two to tell one turn from."""

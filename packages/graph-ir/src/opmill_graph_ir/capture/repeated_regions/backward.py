@@ -15,9 +15,9 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 
-from .counterparts import Counterparts, Moment
-from .places import gradient_of
-from .record import Recorder
+from ..places import gradient_of
+from ..record import Recorder
+from .compare import Counterparts, Moment
 
 LAST = 2
 """Blocks at the end of a stretch that run, to show what their backward is."""

@@ -20,10 +20,10 @@ from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.compiling import scheduled
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.options import GraphOptions
-from opmill_graph_ir.repeats.extend import names_in, renamed, without_origin
-from opmill_graph_ir.repeats.find import find
-from opmill_graph_ir.repeats.program import cuts
-from opmill_graph_ir.repeats.shorten import shorten
+from opmill_graph_ir.repeated_regions.extend import names_in, renamed, without_origin
+from opmill_graph_ir.repeated_regions.find import find
+from opmill_graph_ir.repeated_regions.program import cuts
+from opmill_graph_ir.repeated_regions.shorten import shorten
 from opmill_graph_ir.schedule.steps import Schedule, schedule
 from opmill_runtime_cache.store import Store
 

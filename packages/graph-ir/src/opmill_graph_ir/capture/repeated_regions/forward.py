@@ -6,7 +6,7 @@ versions), the same state, nothing written that was there before; and that the l
 on. So the block behind them finds what they found, and where its own inputs and held tensors look like theirs, it does once more what they
 did.
 
-Where gradients are captured too, the last blocks run as well: see :mod:`.repeated_gradients`.
+Where gradients are captured too, the last blocks run as well: see :mod:`.backward`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 
-from .blocks import RUN, Blocks, find_blocks
-from .counterparts import Counterparts, Moment, alike, same
-from .graph import AtenGraph
-from .places import label_of
-from .record import Recorder
-from .repeated_gradients import LAST, Backward
+from ..graph import AtenGraph
+from ..places import label_of
+from ..record import Recorder
+from .backward import LAST, Backward
+from .compare import Counterparts, Moment, alike, same
+from .find import RUN, Blocks, find_blocks
 
 _EARLIER, _LATER = RUN - 2, RUN - 1
 """The two blocks that are compared."""

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 
 from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Sizes
-from opmill_graph_ir.capture import joint, repeated
+from opmill_graph_ir.capture import joint
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.graph import AtenGraph
-from opmill_graph_ir.capture.repeated_gradients import NotRepeated
+from opmill_graph_ir.capture.repeated_regions import forward
+from opmill_graph_ir.capture.repeated_regions.backward import NotRepeated
 
 SHAPE = (2, 3, 4)
 
@@ -144,14 +145,14 @@ def attempt(module: torch.fx.GraphModule, inputs: list[Any]) -> str:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many blocks were written down without being run, by stretch."""
     found: list[int] = []
-    write = repeated._Turns.write
+    write = forward._Turns.write
 
     def noted(turns: Any) -> int:
         last = write(turns)
-        found.append(last - repeated.RUN)
+        found.append(last - forward.RUN)
         return last
 
-    monkeypatch.setattr(repeated._Turns, "write", noted)
+    monkeypatch.setattr(forward._Turns, "write", noted)
     return found
 
 
@@ -159,7 +160,7 @@ def check(program: Program, monkeypatch: pytest.MonkeyPatch, inputs: list[Any] |
     inputs = inputs or program.inputs
     ours = attempt(program.module, inputs)
     with monkeypatch.context() as patch:
-        patch.setattr(repeated, "find_blocks", lambda *_: [])
+        patch.setattr(forward, "find_blocks", lambda *_: [])
         assert ours == attempt(program.module, inputs)
 
 
@@ -218,8 +219,8 @@ def test_what_was_captured_lets_go_of_the_module(written: list[int]) -> None:
 def test_symbolic_sizes(seed: int, monkeypatch: pytest.MonkeyPatch, written: list[int]) -> None:
     program = Program(3000 + seed, calm=True)
     results = []
-    for find in (repeated.find_blocks, lambda *_: []):
-        monkeypatch.setattr(repeated, "find_blocks", find)
+    for find in (forward.find_blocks, lambda *_: []):
+        monkeypatch.setattr(forward, "find_blocks", find)
         sizes = Sizes()
         context = FakeContext(sizes)
         size = sizes.new(3, origin="x.size(1)")

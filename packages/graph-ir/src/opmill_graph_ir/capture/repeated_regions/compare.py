@@ -12,9 +12,9 @@ from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_runtime_cache.devices.registry import types
 
-from .graph import NO_LABEL, Node, Value, replace_values
-from .record import Memory, Recorder, Track, meta_of
-from .sizes import recorded, size_of
+from ..graph import NO_LABEL, Node, Value, replace_values
+from ..record import Memory, Recorder, Track, meta_of
+from ..sizes import recorded, size_of
 
 
 @dataclass(frozen=True)

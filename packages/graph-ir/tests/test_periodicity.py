@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from opmill_graph_ir.periods import likely_periods, stretches
+from opmill_graph_ir.periodicity import likely_periods, stretches
 
 
 class Letters:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ..periods import likely_periods, stretches
+from ...periodicity import likely_periods, stretches
 
 RUN = 3
 """Blocks of a stretch that run. The first is surrounded by something else; the next two show what one does after another like it."""
@@ -23,7 +23,7 @@ _WORTHWHILE = 12
 """Rows that need not run at least."""
 _LEAVES = ("placeholder", "get_attr")
 _KNOWN = ("torch", "_operator", "math", "builtins")
-"""Modules whose functions do no more than their results show, or what :mod:`.repeated` looks at."""
+"""Modules whose functions do no more than their results show, or what :mod:`.forward` looks at."""
 
 
 @dataclass(frozen=True)
