@@ -11,6 +11,8 @@ import torch
 from msgspec import Struct, structs
 from torch.utils import _pytree as pytree
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from .filesystems import network_filesystem
 from .record import BreakRecord, GraphRecord, RecompileRecord
 
@@ -132,8 +134,10 @@ def _bytes(specs: Iterable[Any]) -> float:
 def _devices(seen: Seen) -> Iterator[str]:
     for graph, plan in _plans(seen):
         given = [item.spec for item in plan.inputs if hasattr(item, "spec")]
-        lying = [spec for spec in given if spec.device == "cpu" and math.prod(n if isinstance(n, int) else 2 for n in spec.sizes) > 1]
-        if lying and plan.device != "cpu":
+        lying = [
+            spec for spec in given if traits_of(spec.device).host and math.prod(n if isinstance(n, int) else 2 for n in spec.sizes) > 1
+        ]
+        if lying and not traits_of(plan.device).host:
             told = ", ".join(f"{spec.dtype}{list(spec.sizes)}" for spec in lying[:_OFTEN])
             yield (
                 f"graph {graph.number}: {len(lying)} of {len(given)} inputs ({told}; {_bytes(lying):.0f} bytes) lie on the processor and "
@@ -142,7 +146,7 @@ def _devices(seen: Seen) -> Iterator[str]:
             )
     there = torch.get_device_module().device_count() if torch.accelerator.is_available() else 0
     work = [spec for graph in seen.graphs for spec in _specs(graph)]
-    if there and work and all(spec.device == "cpu" for spec in work) and _bytes(work) > _MUCH:
+    if there and work and all(traits_of(spec.device).host for spec in work) and _bytes(work) > _MUCH:
         kind = torch.accelerator.current_accelerator()
         yield f"{_bytes(work) / 2**20:.0f} MiB of results are made on the processor while {there} {kind} devices are idle: .to('{kind}')"
 
@@ -164,7 +168,7 @@ def _specs_by_slot(plan: Any) -> dict[int, Any]:
 def _unaligned(seen: Seen) -> Iterator[str]:
     """Products of half precision on devices that multiply in blocks."""
     for graph, plan in _plans(seen):
-        specs = _specs_by_slot(plan) if plan.device != "cpu" else {}
+        specs = _specs_by_slot(plan) if not traits_of(plan.device).host else {}
         found: dict[int, int] = {}
         for step in plan.steps if specs else ():
             if _name(step) in _PRODUCTS:

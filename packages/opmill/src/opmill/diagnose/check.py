@@ -13,6 +13,8 @@ import torch
 from msgspec import Struct
 from torch.utils import _pytree as pytree
 
+from opmill_runtime_cache.devices.host import HOST
+
 from ..compile import arguments_of, compiling_anew, running_uncompiled
 from ..shown import InNotebooks
 from .copies import Program, kept, modules_of, tensors_of, uncompiled
@@ -341,7 +343,7 @@ def _compare_floats(
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     dense = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
     real = torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense
-    return real.to("cpu", torch.float64).reshape(-1)
+    return real.to(HOST, torch.float64).reshape(-1)
 
 
 def _strides(tensor: torch.Tensor) -> Sequence[int]:

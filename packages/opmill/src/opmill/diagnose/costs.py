@@ -10,6 +10,7 @@ import torch
 
 from opmill_graph_ir.loops.ir import Load, LoopKernel, Op
 from opmill_graph_ir.loops.walk import expressions, inside
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import Call, Expr, Launch, ListArg, Slot
 from opmill_runtime_cache.plan.verify import args_of, slots_in
@@ -90,7 +91,7 @@ def multiplies_in(step: Launch | Call, slots: Mapping[int, torch.Tensor]) -> str
     given = step.slots if isinstance(step, Launch) else tuple(slot for arg in step.args for slot in slots_in(arg))
     types = {slots[slot].dtype: slots[slot].device.type for slot in given if slot in slots and slots[slot].dtype.is_floating_point}
     narrow = min(types, key=lambda dtype: dtype.itemsize, default=torch.float32)
-    if narrow is torch.float32 and types.get(narrow) == "cuda" and torch.backends.cuda.matmul.allow_tf32:
+    if narrow is torch.float32 and narrow in types and traits_of(types[narrow]).matrix_units and torch.backends.cuda.matmul.allow_tf32:
         return TF32
     return str(narrow).removeprefix("torch.")
 

@@ -15,6 +15,7 @@ import msgspec
 import torch
 from msgspec import Struct
 
+from opmill_runtime_cache.devices.registry import find, traits_of
 from opmill_runtime_cache.store import default_root
 
 _COPIES = (256 << 10, 4 << 20, 32 << 20, 256 << 20)
@@ -25,11 +26,9 @@ _LARGE_PRODUCTS = (4096, 8192)
 """Those that it takes to have an accelerator at work."""
 TF32 = "tf32"
 """Products of float32 whose operands are rounded to what tensor cores take."""
-_KINDS = {"cpu": ("float32", "float64", "bfloat16"), "cuda": ("float32", "float64", "bfloat16", "float16", TF32)}
+_KINDS = ("float32", "float64", "bfloat16")
 _PATIENCE_S = 0.15
 _MOST_ROUNDS = 200
-_TURNS = 20
-"""Of what runs without the host in between."""
 
 
 class Limits(Struct, frozen=True):
@@ -73,14 +72,14 @@ def measured(device: str, kinds: Sequence[str] = ()) -> Limits:
     found: dict[str, float] = {}
     with torch.inference_mode():
         copies = tuple((size, _copy_speed(size, device)) for size in _COPIES)
-        for kind in kinds or _KINDS.get(torch.device(device).type, ("float32",)):
+        for kind in kinds or (*_KINDS, *(("float16", TF32) if traits_of(device).matrix_units else ())):
             with contextlib.suppress(RuntimeError):
                 found[kind] = _fastest(device, kind)
     return Limits(copies, found)
 
 
 def _fastest(device: str, kind: str) -> float:
-    return max(_product_speed(size, device, kind) for size in (_PRODUCTS if torch.device(device).type == "cpu" else _LARGE_PRODUCTS))
+    return max(_product_speed(size, device, kind) for size in (_PRODUCTS if traits_of(device).host else _LARGE_PRODUCTS))
 
 
 def _copy_speed(size: int, device: str) -> float:
@@ -108,24 +107,11 @@ def _multiplying(kind: str) -> Iterator[None]:
 
 
 def _best(run: Callable[[], object], device: str) -> float:
-    """Seconds of the quickest of some runs."""
-    run()
-    if torch.device(device).type == "cuda":
-        return _best_of(_many(run, device), device) / _TURNS
-    return _best_of(run, device)
-
-
-def _many(run: Callable[[], object], device: str) -> Callable[[], object]:
-    """Many runs, one behind the other on the device, as kernels of a program are that does not wait for them."""
-    wait(device)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(device), torch.cuda.graph(graph):
-        for _ in range(_TURNS):
-            run()
-    return graph.replay
-
-
-def _best_of(run: Callable[[], object], device: str) -> float:
+    """Seconds of the quickest of some runs: without the host's part where the device tells these."""
+    place = find(device)
+    if place is not None and not place.traits.host:
+        with contextlib.suppress(RuntimeError):  # it tells none
+            return place.seconds(run, torch.device(device).index or 0)
     run()
     found, end = [timed(run, device)], time.perf_counter() + _PATIENCE_S
     while len(found) < _MOST_ROUNDS and time.perf_counter() < end:
@@ -144,7 +130,7 @@ def timed(run: Callable[[], object], device: str) -> float:
 
 def wait(device: str) -> None:
     """Until an accelerator has done all that it was given; a processor has already."""
-    if torch.device(device).type != "cpu":
+    if not traits_of(device).host:
         torch.get_device_module(device).synchronize(device)
 
 
@@ -181,7 +167,7 @@ def _file() -> Path:
 
 def _name(device: str) -> str:
     """What is measured: a model of a device, with as many threads as there are."""
-    if torch.device(device).type == "cpu":
+    if traits_of(device).host:
         return f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads of {os.cpu_count()}"
     properties = getattr(torch.get_device_module(device), "get_device_name", None)
     return str(properties(device)) if properties is not None else device

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from opmill_runtime_cache.devices.host import HOST
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..compile import running_uncompiled
 from .copies import modules_of, tensors_of, uncompiled
 from .limits import wait
@@ -24,7 +27,7 @@ def device_of(values: Any, model: Any = None) -> str:
     is one."""
     held = [] if model is None else [*(p for each in modules_of(model) for p in each.parameters()), *tensors_of(model)]
     devices = (str(t.device) for t in (*pytree.tree_leaves(values), *held) if isinstance(t, torch.Tensor))
-    return next((d for d in devices if torch.device(d).type not in ("cpu", "meta")), "cpu")
+    return next((d for d in devices if not traits_of(d).host and torch.device(d).type != "meta"), HOST)
 
 
 def warm(*runs: Callable[[], Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.executor import TimedExecutable
 from opmill_runtime_cache.plan.model import Plan
 
@@ -32,13 +33,13 @@ def clocked(run: Callable[[], object], plans: Sequence[TimedExecutable], calls: 
 
 
 def heard(run: Callable[[], object], plans: Sequence[TimedExecutable], calls: int) -> Times:
-    """The times of plans on GPUs, from torch.profiler, and of those on processors between them; empty where it hears nothing."""
-    from torch.profiler import ProfilerActivity, profile
+    """The times of plans on accelerators, from torch.profiler, and of those on processors between them; empty where it hears nothing of
+    one."""
+    from torch.profiler import profile, supported_activities
 
     steps = {name: (each.plan, step) for each in plans for name, step in each.names.items()}
     devices = {each.plan.device for each in plans}
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if any(device.startswith("cuda") for device in devices) else [])]
-    with profile(activities=kinds, acc_events=True) as seen:
+    with profile(activities=supported_activities(), acc_events=True) as seen:
         for _ in range(calls):
             run()
         for device in devices:
@@ -46,14 +47,15 @@ def heard(run: Callable[[], object], plans: Sequence[TimedExecutable], calls: in
     events: dict[str, list[float]] = {}
     for event in seen.events():
         if event.name in steps and event.device_type == torch.autograd.DeviceType.CPU:
-            on_processor = torch.device(steps[event.name][0].device).type == "cpu"
-            took = event.cpu_time_total if on_processor else event.device_time_total
+            took = event.cpu_time_total if traits_of(steps[event.name][0].device).host else event.device_time_total
             events.setdefault(event.name, []).append(took * 1e-6)
-    found = {}
+    found, silent = {}, set(devices)
     for name, each in events.items():
         plan, step = steps[name]
         found[id(plan), step] = list(_by_call(each, calls))
-    return found if any(any(each) for each in found.values()) else {}
+        if any(each):
+            silent.discard(plan.device)
+    return {} if silent else found
 
 
 def _by_call(times: Sequence[float], calls: int) -> Iterator[float]:
@@ -81,7 +83,7 @@ class Stepwise:
 
 
 def _timed(run: Callable[[], None], device: str) -> float:
-    if torch.device(device).type == "cpu":
+    if traits_of(device).host:
         start = time.perf_counter()
         run()
         return time.perf_counter() - start

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opmill_graph_ir.backend import compile_graph
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.executor import TimedExecutable, bind_reference
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
@@ -96,11 +97,8 @@ class Watching:
         self._looks = True
         run()
         self._looks = False
-        kinds = {torch.device(each.plan.device).type for each in self.plans}
-        if kinds <= {"cpu"}:
-            self.times = clocked(run, self.plans, calls)
-        elif kinds <= {"cpu", "cuda"}:
-            self.times = heard(run, self.plans, calls)
+        on_host = all(traits_of(each.plan.device).host for each in self.plans)
+        self.times = (clocked if on_host else heard)(run, self.plans, calls)
         if not self.times:
             self._looks, self._stepwise = True, Stepwise()
             for _ in range(calls):
