@@ -45,6 +45,27 @@ def test_functions_of_scores(score: str, mask: str, own: int, length: int, width
         assert (ours.double() - want).norm() <= (1e-4 if dtype == torch.float32 else 2e-2) * want.norm()
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_window_that_a_program_writes_as_a_mask(trains: bool) -> None:
+    def attend(q, k, v):
+        i = torch.arange(q.shape[2], device=q.device)
+        distance = i[:, None] - i
+        kept = (distance >= 0) & (distance < 100)
+        k, v = (t[:, :, None].expand(-1, -1, 2, -1, -1).reshape(q.shape) for t in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=kept[None, None])
+
+    q, k, v = (torch.randn(2, n, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=trains) for n in (4, 2, 2))
+    gradient = torch.randn(2, 4, 1024, 64, device="cuda", dtype=torch.bfloat16)
+    wide = [t.detach().double().requires_grad_(trains) for t in (q, k, v)]
+    out, exact = opmill.compile(attend)(q, k, v), attend(*wide)
+    found, right = [out], [exact]
+    if trains:
+        found += torch.autograd.grad(out, (q, k, v), gradient)
+        right += torch.autograd.grad(exact, wide, gradient.double())
+    for ours, want in zip(found, right, strict=True):
+        assert (ours.double() - want).norm() <= 2e-2 * want.norm()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize(("rows", "heads", "own", "length", "width"), [(1, 32, 8, 4096, 64), (4, 8, 8, 256, 128), (3, 8, 2, 300, 64)])
 def test_one_query_over_a_cache(rows: int, heads: int, own: int, length: int, width: int, dtype: torch.dtype) -> None:

@@ -48,10 +48,12 @@ def leave_to_kernels(graph: AtenGraph) -> None:
     if not masked:
         return
     positions = Positions(graph)
-    windows = Windows(graph, positions.makers)
-    rewritten = {id(node): _without_mask(graph, node, positions, windows) for node in masked}
-    if any(rewritten[id(node)] is not node or not _has_mask(node) for node in masked):
-        graph.nodes = [rewritten.get(id(node), node) for node in graph.nodes]
+    windows, instead = Windows(graph, positions.makers), dict[int, list[Node]]()
+    for node in masked:
+        if id(node) not in instead and (kept := _pairs(graph, node, positions)) is not None:
+            instead |= _without_mask(graph, node, kept, windows)
+    if instead:
+        graph.nodes = [new for node in graph.nodes for new in instead.get(id(node), [node])]
         drop_dead(graph, positions.found())
 
 
@@ -59,20 +61,15 @@ def _has_mask(node: Node) -> bool:
     return node.func in _BIASES and isinstance(node.argument(_BIASES[node.func]), Value)
 
 
-def _without_mask(graph: AtenGraph, node: Node, positions: Positions, windows: Windows) -> Node:
-    """The node that needs no mask; itself where its mask is not seen through."""
-    kept = _pairs(graph, node, positions)
-    if kept is None:
-        return node
+def _without_mask(graph: AtenGraph, node: Node, kept: Truth, windows: Windows) -> dict[int, list[Node]]:
+    """The nodes that need no mask, by the identity of those that they stand for; ``kept``: which pairs the mask leaves."""
     behind = Truth(frozenset({index(axis(2)) - index(axis(1))}))
     queries, keys = _lengths(graph, node)
     if kept == ALWAYS or (kept == behind and queries == keys):
         node.set_argument(_BIASES[node.func], None)
         node.set_argument("is_causal", kept != ALWAYS)
-        return node
-    if node.func in _FORWARD:
-        return windows.within_band(node, kept) or node
-    return node
+        return {id(node): [node]}
+    return windows.within_band(node, kept) if node.func in _FORWARD else {}
 
 
 def _lengths(graph: AtenGraph, node: Node) -> tuple[Any, Any]:

@@ -1,14 +1,15 @@
 """Attention in which each query sees a band of positions: sliding windows, in front and to both sides.
 
 Torch's kernels compute all scores and hide most; the generator's own go over the band alone. Of 8,192 positions with a window of 1,024 that
-is a ninth of the work.
+is a ninth of the work. In training both halves of an attention are rewritten, or none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,28 +18,27 @@ from opmill_fake_tensors.lazily import cached_property
 from opmill_fake_tensors.optional import all_known
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..dense import contiguous
 from ..loops.index import index
 from ..loops.ir import HALF
 from .attending import WIDTHS, AttentionOperator
 from .formulas import Truth, axis
 from .graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from .window_graphs import Edge, dense, dense_gradients, dense_with_sums, pairs_of, rows, score_of, slope_of, sums_of_rows
 
 aten = torch.ops.aten
+_GRADIENTS = {
+    aten._scaled_dot_product_cudnn_attention.default: aten._scaled_dot_product_cudnn_attention_backward.default,
+    aten._scaled_dot_product_efficient_attention.default: aten._scaled_dot_product_efficient_attention_backward.default,
+}
 _RESHAPING = (aten._unsafe_view.default, aten.view.default)
 _SHARE = 0.5
 """Of all pairs, up to which a band is worth a kernel that takes longer for each of them: torch's is written by hand."""
+_SHARE_OF_BOTH = 0.25
+"""The same with gradients, whose kernels are further from torch's."""
+_WIDEST = 128
+"""Head dimension up to which a kernel of gradients keeps what it needs in registers."""
 _FEWEST = 512
 """Positions below which all of them take no time."""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """Pairs of a query i and a key j count where ``queries * i + keys * j + more`` is not negative."""
-
-    queries: int
-    keys: int
-    more: int
 
 
 @dataclass
@@ -51,34 +51,85 @@ class Windows:
     """By what they depend on: attention of layers that are alike is one operator."""
 
     @cached_property
-    def read(self) -> frozenset[str | None]:
-        """Values that somebody reads."""
-        found = {v.name for node in self.graph.nodes for v in values_in((node.args, node.kwargs))}
-        leaving = (o.value for o in self.graph.outputs if isinstance(o, OutputTensor))
-        return frozenset(found).union(self.graph.mutations.values(), leaving)
+    def readers(self) -> dict[str, list[Node]]:
+        """The nodes that read each value."""
+        found: dict[str, list[Node]] = {}
+        for node in self.graph.nodes:
+            for value in values_in((node.args, node.kwargs)):
+                found.setdefault(value.name, []).append(node)
+        return found
 
-    def within_band(self, node: Node, kept: Truth) -> Node | None:
-        """The node that computes the same for the pairs that ``kept`` says; None where nothing is gained, or a gradient needs the node."""
-        edges, metas = _edges(kept), self.graph.metas
-        names = ("query", "key", "value")
-        given = [node.argument(name) for name in names]
-        query, key, value = (metas[each.name] for each in given)
-        if edges is None or not _has_kernel(query, key, value) or not _is_sparse(edges, query.sizes[2], key.sizes[2]):
+    @cached_property
+    def leaving(self) -> frozenset[str | None]:
+        """Values that the graph hands out, or writes into inputs."""
+        return frozenset(o.value for o in self.graph.outputs if isinstance(o, OutputTensor)).union(self.graph.mutations.values())
+
+    def within_band(self, node: Node, kept: Truth) -> dict[int, list[Node]]:
+        """The nodes that compute the same for the pairs that ``kept`` says, by the identity of the one they stand for: of ``node``, and of
+        its gradient. Nothing where nothing is gained."""
+        edges, halves = _edges(kept), self._halves(node)
+        query, key, value = (self.graph.metas[each.name] for each in _operands(node))
+        if edges is None or halves is None or not _has_kernel(query, key, value):
+            return {}
+        if not halves:
+            sparse = _is_sparse(edges, query.sizes[2], key.sizes[2], _SHARE)
+            return {id(node): [self._forward(node, edges)]} if sparse else {}
+        narrow = max(query.sizes[3], value.sizes[3]) <= _WIDEST
+        return self._in_halves(node, halves, edges) if narrow and _is_sparse(edges, query.sizes[2], key.sizes[2], _SHARE_OF_BOTH) else {}
+
+    def _halves(self, node: Node) -> list[Node] | None:
+        """The nodes of its gradient, which alone may read what it hands out beside its output; None where others do."""
+        others = [r for r in node.results[1:] if r is not None]
+        found = {id(each): each for r in others for each in self.readers.get(r, ())}
+        if not self.leaving.isdisjoint(others) or not all(_is_gradient_of(each, node) for each in found.values()):
             return None
-        if not self.read.isdisjoint(node.results[1:]):
-            return None
-        scale = node.argument("scale")
-        scale = 1 / math.sqrt(query.sizes[3]) if scale is None else float(scale)
+        return list(found.values())
+
+    def _forward(self, node: Node, edges: tuple[Edge, ...]) -> Node:
+        """Where the output is all that is asked for."""
+        metas, given = self.graph.metas, _operands(node)
         operands = [given[0], *(self._unrepeated(each) for each in given[1:])]
         if metas[operands[1].name].sizes[1] != metas[operands[2].name].sizes[1]:
             operands = given
-        result = metas[node.results[0] or ""]
-        what = (edges, scale, tuple(metas[each.name] for each in operands), result)
+        looks, result = [metas[each.name] for each in operands], metas[node.results[0] or ""]
+        operator = self._operator(node, edges, (*looks, result), lambda: dense(node, edges, looks, result))
+        return replace(node, func=operator, args=(*operands, [], []), kwargs={}, results=(node.results[0], None, None))
+
+    def _in_halves(self, node: Node, halves: Sequence[Node], edges: tuple[Edge, ...]) -> dict[int, list[Node]]:
+        """With gradients, which read the sums of all rows."""
+        metas, given = self.graph.metas, _operands(node)
+        looks = [metas[each.name] for each in given]
+        results = [None if r is None else metas[r] for r in node.results]
+        operator = self._operator(node, edges, (*looks, *results), lambda: dense_with_sums(node, edges, looks, results))
+        output, sums = (r or "" for r in node.results[:2])
+        found = {id(node): [replace(node, func=operator, args=(*given, [], []), kwargs={}, results=(output, sums, None))]}
+        for half in halves:
+            of_output, gradients = half.args[0], [None if r is None else metas[r] for r in half.results]
+            of_both = partial(dense_gradients, node, half, edges, [*looks, metas[of_output.name]], results, gradients)
+            kind = (half.func, repr([a for a in half.args if not isinstance(a, Value)]), *looks, *gradients)
+            operator = self._operator(node, edges, kind, of_both, backward=True)
+            value, before = sums_of_rows(half, metas[of_output.name], Value(output))
+            metas.update(before.metas)
+            args = (*given, of_output, Value(sums), value, [], [])
+            found[id(half)] = [*before.nodes, replace(half, func=operator, args=args, kwargs={}, results=half.results[:3])]
+        metas[sums] = rows("float32", looks[0].sizes[:3], looks[0].device)
+        return found
+
+    def _operator(
+        self, node: Node, edges: tuple[Edge, ...], kind: tuple[Any, ...], make: Callable[[], AtenGraph], backward: bool = False
+    ) -> AttentionOperator:
+        """The operator of attention like that of ``node``. ``kind``: what else its dense form, which ``make`` makes, depends on."""
+        query, key, _ = (self.graph.metas[each.name] for each in _operands(node))
+        scale = node.argument("scale")
+        scale = 1 / math.sqrt(query.sizes[3]) if scale is None else float(scale)
+        what = (edges, scale, node.func, kind)
         if what not in self.operators:
             sizes, device = (*query.sizes[:3], key.sizes[2]), query.device
-            dense = _dense(node, edges, what[2], result)
-            self.operators[what] = AttentionOperator(False, scale, dense, _score(sizes, device), _pairs(edges, sizes, device))
-        return replace(node, func=self.operators[what], args=(*operands, [], []), kwargs={}, results=(node.results[0], None, None))
+            slope = slope_of(sizes, device) if backward else None
+            self.operators[what] = AttentionOperator(
+                backward, scale, make(), score_of(sizes, device), pairs_of(edges, sizes, device), slope
+            )
+        return self.operators[what]
 
     def _unrepeated(self, value: Value) -> Value:
         """Keys or values before they were repeated for each of several queries' heads, which a kernel does by itself."""
@@ -96,6 +147,21 @@ class Windows:
         if len(own) != 4 or len(repeated) != 5 or (*repeated[:2], *repeated[3:]) != tuple(own):
             return value
         return base if self.graph.metas[value.name].sizes == (own[0], own[1] * repeated[2], *own[2:]) else value
+
+
+def _operands(node: Node) -> list[Value]:
+    return [node.argument(name) for name in ("query", "key", "value")]
+
+
+def _is_gradient_of(half: Node, node: Node) -> bool:
+    """Whether ``half`` is the gradient of ``node``, and no more: that of a mask is no part of a kernel."""
+    if half.func is not _GRADIENTS.get(node.func) or any(half.results[3:]):
+        return False
+    shared = ("query", "key", "value", "attn_bias", "scale")
+    if any(half.argument(name) != node.argument(name) for name in shared) or half.argument("is_causal"):
+        return False
+    out: Value = half.argument("out")
+    return not half.argument("dropout_p") and out.name == node.results[0]
 
 
 def _edges(kept: Truth) -> tuple[Edge, ...] | None:
@@ -120,8 +186,9 @@ def _has_kernel(query: Meta, *others: Meta) -> bool:
     return widths and query.dtype in HALF and traits_of(query.device).matrix_units and all(m.dtype == query.dtype for m in others)
 
 
-def _is_sparse(edges: Sequence[Edge], queries: int, keys: int) -> bool:
-    """Whether each query has keys, and all of them few: what a softmax of nothing is need not be known then."""
+def _is_sparse(edges: Sequence[Edge], queries: int, keys: int, share: float) -> bool:
+    """Whether each query has keys, and all of them few, a ``share`` of all pairs at most: what a softmax of nothing is need not be known
+    then."""
     if min(queries, keys) < _FEWEST:
         return False
     total = 0
@@ -133,99 +200,7 @@ def _is_sparse(edges: Sequence[Edge], queries: int, keys: int) -> bool:
         if count <= 0:
             return False
         total += count
-    return total <= _SHARE * queries * keys
+    return total <= share * queries * keys
 
 
-# ---- as graphs -----------------------------------------------------------------------------------------------------------
-
-
-def _score(sizes: tuple[int, ...], device: str) -> AtenGraph:
-    """Scores stay as they are."""
-    return AtenGraph(inputs=["x0"], metas={"x0": _rows("float32", sizes, device)}, outputs=[OutputTensor("x0")])
-
-
-def _pairs(edges: Sequence[Edge], sizes: tuple[int, ...], device: str) -> AtenGraph:
-    """Which pairs count, of all scores."""
-    graph = AtenGraph()
-    kept = _add_pairs(graph, edges, sizes, device)
-    all_of_them = _add(graph, "all", Meta("bool", sizes, (0, 0, sizes[3], 1), device), aten.expand.default, kept, list(sizes))
-    _add(graph, "kept", _rows("bool", sizes, device), aten.clone.default, all_of_them, memory_format=torch.contiguous_format)
-    graph.outputs = [OutputTensor("kept")]
-    return graph
-
-
-def _add_pairs(graph: AtenGraph, edges: Sequence[Edge], sizes: tuple[int, ...], device: str) -> Value:
-    """Adds what says of a query and a key whether they count."""
-    *_, queries, keys = sizes
-    i, j = (
-        _add(graph, name, _rows("int64", (n,), device), aten.arange.default, n, device=torch.device(device), pin_memory=False)
-        for name, n in (("i", queries), ("j", keys))
-    )
-    column = _add(graph, "column", _rows("int64", (queries, 1), device), aten.view.default, i, [queries, 1])
-    distance = _add(graph, "distance", _rows("int64", (queries, keys), device), aten.sub.Tensor, column, j)
-    truths = _rows("bool", (queries, keys), device)
-    kept: Value | None = None
-    for k, edge in enumerate(edges):
-        compare, limit = (aten.ge.Scalar, -edge.more) if edge.queries > 0 else (aten.le.Scalar, edge.more)
-        inside = _add(graph, f"edge{k}", truths, compare, distance, limit)
-        kept = inside if kept is None else _add(graph, f"both{k}", truths, aten.logical_and.default, kept, inside)
-    assert kept is not None
-    return kept
-
-
-def _dense(node: Node, edges: Sequence[Edge], metas: Sequence[Meta], result: Meta) -> AtenGraph:
-    """The same by the operator that was there, of a mask that is written out."""
-    graph = AtenGraph(inputs=["q", "k", "v"], metas=dict(zip(("q", "k", "v"), metas, strict=True)))
-    query = metas[0]
-    batch, heads, queries, _ = query.sizes
-    key, value = (_add_repeated(graph, name, heads) for name in ("k", "v"))
-    sizes, device, dtype = (batch, heads, queries, metas[1].sizes[2]), query.device, getattr(torch, query.dtype)
-    kept = _add_pairs(graph, edges, sizes, device)
-    shown, hidden = (
-        _add(graph, name, Meta(query.dtype, (), (), device), aten.full.default, [], number, dtype=dtype, device=torch.device(device))
-        for name, number in (("shown", 0.0), ("hidden", -math.inf))
-    )
-    mask = _add(graph, "mask", _rows(query.dtype, sizes[2:], device), aten.where.self, kept, shown, hidden)
-    bias = _add(graph, "bias", Meta(query.dtype, sizes, (0, 0, sizes[3], 1), device), aten.expand.default, mask, list(sizes))
-    graph.metas["y"] = result
-    call = replace(node, results=("y", *(None for _ in node.results[1:])))
-    for name, operand in (("query", Value("q")), ("key", key), ("value", value), ("attn_bias", bias)):
-        call.set_argument(name, operand)
-    graph.nodes.append(call)
-    graph.outputs = [OutputTensor("y")] * 3
-    return graph
-
-
-def _add_repeated(graph: AtenGraph, name: str, heads: int) -> Value:
-    """Adds keys or values repeated for each of the queries' heads."""
-    meta = graph.metas[name]
-    batch, own, keys, width = meta.sizes
-    if own == heads:
-        return Value(name)
-    b, h, k, w = meta.strides
-    wide = (batch, own, heads // own, keys, width)
-    apart = _add(
-        graph,
-        f"{name}1",
-        replace(meta, sizes=(batch, own, 1, keys, width), strides=(b, h, h, k, w)),
-        aten.unsqueeze.default,
-        Value(name),
-        2,
-    )
-    repeated = _add(graph, f"{name}2", replace(meta, sizes=wide, strides=(b, h, 0, k, w)), aten.expand.default, apart, list(wide))
-    laid = _add(graph, f"{name}3", meta.contiguous(wide), aten.clone.default, repeated, memory_format=torch.contiguous_format)
-    sizes = (batch, heads, keys, width)
-    return _add(graph, f"{name}4", meta.contiguous(sizes), aten.view.default, laid, list(sizes))
-
-
-def _rows(dtype: str, sizes: tuple[int, ...], device: str) -> Meta:
-    return Meta(dtype, sizes, contiguous(sizes), device)
-
-
-def _add(graph: AtenGraph, name: str, meta: Meta, func: Any, *args: Any, **kwargs: Any) -> Value:
-    graph.metas[name] = meta
-    graph.nodes.append(Node(func, args, kwargs, (name,)))
-    return Value(name)
-
-
-__all__ = ["Edge", "Windows"]
+__all__ = ["Windows"]
