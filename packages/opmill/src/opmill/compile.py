@@ -25,6 +25,7 @@ from .options import Options
 from .progress import progress_of
 from .record import BreakRecord, Record
 from .settings import Settings, resolve, resolve_arguments
+from .shared_captures import drop_all, keep_with, share
 
 _F = TypeVar("_F")
 
@@ -34,11 +35,6 @@ _live: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
 
 # Compiled steps of optimizers, which no capture made.
 _steps: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-# What modules and methods are called through: shared by all that were compiled of one piece of code with equal arguments, and gone with the
-# last of them. Modules that no capture could serve together do not share.
-_shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
 @overload
@@ -194,13 +190,12 @@ def _watched(progress: bool | None, record: Record, come_to: Callable[[], str]) 
             record.seconds += max(0.0, time.perf_counter() - start - behind)
 
 
-def _share(function: Any, settings: Settings, kind: Any = None, name: str = "", code: types.CodeType | None = None) -> Any:
-    """``_capture``, once for equal settings and kinds of modules."""
-    key = (function, kind, settings.key)
-    compiled = _shared.get(key)
-    if compiled is None:
-        compiled = _shared.setdefault(key, _capture(function, settings, name, code))  # another thread may have been first
-    return compiled
+def _share(function: Any, settings: Settings, kind: Any, owner: Any, name: str = "", code: types.CodeType | None = None) -> Any:
+    """A call of ``function`` with ``owner`` as its first argument, by the capture that all of one kind have with equal settings."""
+    compiled = share((function, kind, settings.key), lambda: _capture(function, settings, name, code))
+    if settings.apart is None:
+        keep_with(owner, compiled)
+    return types.MethodType(compiled, owner)
 
 
 def _wrap_function(function: Any, settings: Settings) -> Any:
@@ -227,7 +222,7 @@ def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
     function = _uncompiled(method.__func__)
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)
-    return types.MethodType(_share(function, settings, _kind_of(method.__self__)), method.__self__)
+    return _share(function, settings, _kind_of(method.__self__), method.__self__)
 
 
 def _kind_of(owner: Any) -> Any:
@@ -246,7 +241,7 @@ def _wrap_descriptor(descriptor: Any, settings: Settings) -> Any:
 def _wrap_module(module: torch.nn.Module, settings: Settings) -> Any:
     original = original_of(module)
     name, code = f"{type(original).__qualname__}.forward", getattr(type(original).forward, "__code__", None)
-    call = types.MethodType(_share(_call_of(type(original)), settings, _kind_of(original), name, code), original)
+    call = _share(_call_of(type(original)), settings, _kind_of(original), original, name, code)
     again, forward = functools.partial(_wrap_module, settings=settings), functools.partial(_wrap_method, settings=settings)
     return wrap_module(original, call, again, forward, module)
 
@@ -277,11 +272,18 @@ def _wrap_scripted(scripted: Any, settings: Settings) -> Any:
     return scripted
 
 
+def _call_partial(partial: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return partial(*args, **kwargs)
+
+
 def _wrap_callable(call: Any, settings: Settings) -> Any:
-    """A builtin, a partial, an instance with ``__call__``: captured through a function that calls it."""
+    """A partial, an instance with ``__call__``; a builtin is captured through a function that calls it."""
     method = _call_method(type(call))
     if isinstance(method, types.FunctionType):
-        return types.MethodType(_capture(method, settings), call)
+        return _share(method, settings, type(call), call)
+    if type(call) is functools.partial:
+        name, code = getattr(call.func, "__qualname__", ""), getattr(call.func, "__code__", None)
+        return _share(_call_partial, settings, (functools.partial, call.func), call, name, code)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -306,6 +308,7 @@ _WRAPPERS: dict[type, Callable[[Any, Settings], Any]] = {
 
 def reset() -> None:
     """Forgets everything compiled in this process: the next call of each compiled callable compiles again. Files of the cache stay."""
+    drop_all()
     if not _live:
         return
     from opmill_bytecode_frontend.entry.capture import forget
