@@ -228,7 +228,7 @@ def end(
 ) -> Ended:
     """Rebuild what leaves the capture of ``fn``. ``ending`` gives the last statements; ``root``: the function's frame where it has ended,
     and ``result``: what it returns. Runs while the thread's state is the capture's own."""
-    if vm.recorder.inference is not None:
+    if vm.recorder.inference.mode is not None:
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
         raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")

@@ -45,12 +45,6 @@ def nested_given(x):
     return (NESTED * 2).to_padded_tensor(0.0) + x
 
 
-def made_in_inference_mode(x):
-    with torch.inference_mode():
-        y = x * 2
-    return torch.tensor(y.is_inference())
-
-
 PROGRAMS = [value for value in list(globals().values()) if getattr(value, "__module__", "") == __name__]
 
 

@@ -40,6 +40,7 @@ def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | Know
     inner = TensorValue(vm.recorder.fake_of(given, source, limits, frozenset(), size_of_array), None, torch.Tensor, given, source)
     inner.of_array = True
     vm.recorder.by_fake[id(inner.fake)] = inner
+    vm.recorder.inference.note(inner.fake, given=True)
     vm.recorder.own_symbols(inner)
     return ArrayValue(inner, like_layout(obj.dtype, obj.shape, obj.strides), obj, source)
 

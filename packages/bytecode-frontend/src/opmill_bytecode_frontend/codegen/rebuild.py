@@ -18,6 +18,7 @@ from opmill_guards.source import Pinned
 from .._native import store_known
 from ..errors import Unsupported
 from ..graph.chance_states import states_of
+from ..graph.inference import of_inference
 from ..graph.several import is_one_of_several, one_of_several
 from ..graph.spent import is_spent, spent
 from ..interpretation.tracking import EnumValue
@@ -224,6 +225,8 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         text = r.assign(value, f"{r.constants.name(spent)}({text})")
     elif is_one_of_several(shown.fake):
         text = r.assign(value, f"{r.constants.name(one_of_several)}({text})")
+    elif recorder.inference.made(shown.fake):
+        text = r.assign(value, f"{r.constants.name(of_inference)}({text})")
     if value.cls is torch.nn.Parameter:
         text = r.assign(value, f"{r.constants.name(torch.nn.Parameter)}({text}, {value.fake.requires_grad})")
     told = [(path, item) for path, part in within(r, value, "") for item in part.put_on().items()]
@@ -547,8 +550,11 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
         return r.source(value.source)
     cls = r.class_name(value.cls)
     base = builtin_base(value.cls)  # whose __new__ must be used
-    name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
-    fill_storage(r, value, name)
+    if isinstance(value.storage, SetValue) and value.storage.cls is frozenset:  # which nothing is added to
+        name = r.assign(value, f"frozenset.__new__({cls}, [{r.list(list(value.storage.items.values()))}])")
+    else:
+        name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
+        fill_storage(r, value, name)
     return fill_attributes(r, value, name)
 
 

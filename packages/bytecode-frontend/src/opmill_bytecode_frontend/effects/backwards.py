@@ -125,7 +125,7 @@ def has_history(fake: torch.Tensor) -> bool:
 
 def was_written(fake: torch.Tensor) -> bool:
     """Whether a fake with a history was written in place."""
-    return has_history(fake) and fake._version > 0
+    return has_history(fake) and not fake.is_inference() and fake._version > 0
 
 
 def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: object, owner: Value, name: str) -> str | None:

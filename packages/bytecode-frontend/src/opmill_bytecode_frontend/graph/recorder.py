@@ -40,6 +40,7 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .class_state import Wrappers
 from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
+from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
@@ -140,10 +141,7 @@ class Recorder:
         """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
         self.labels = Labels()
         """Labels for profilers."""
-        self.inference: bool | None = None
-        """What captured code made of inference mode; None: nothing."""
-        self.inferred: int | None = None
-        """The place where the first block of it began."""
+        self.inference = Inference()
 
     # ---- graphs inside of the graph --------------------------------------------------------------------------------
 
@@ -482,6 +480,7 @@ class Recorder:
         counted = [(a, *versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
+        self.inference.refuse_differentiated(vm, result, (a for a, _ in counted))
         self.given_back = next((a for a, count in counted if a is result and versions(a) == [count]), None)
         read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
@@ -536,6 +535,7 @@ class Recorder:
             if self.context.sizes is not None:
                 self.numbers.bind_sizes(result.shape, node, self.node_of)
             self.by_fake[id(result)] = value
+            self.inference.note(result)
             self.note_leaf(vm, result, None)
             return value
         if isinstance(result, (tuple, list)):
@@ -556,7 +556,10 @@ class Recorder:
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
         self.writes.note(fake)
-        refused = None if fake is self.given_back else refused_write(fake, self.given_leaves, self.by_fake.values())
+        if self.inference.made(fake) and not self.inference.is_on():
+            vm.unsupported("FE032", "a write that eager refuses", "it is to a tensor of inference mode, outside of it", whole=True)
+        given = self.given_leaves, self.by_fake.values(), self.inference.is_on()
+        refused = None if fake is self.given_back else refused_write(fake, *given)
         if refused is not None:
             vm.unsupported("FE032", "a write that eager refuses", refused)
         for written in [t for t in (fake, fake._base) if t is not None]:

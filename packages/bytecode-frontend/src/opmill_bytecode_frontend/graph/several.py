@@ -42,10 +42,20 @@ def is_refused(tensor: torch.Tensor) -> bool:
     return of_leaf or _autograd._get_creation_meta(tensor) != _autograd.CreationMeta.DEFAULT
 
 
-def refused_write(fake: torch.Tensor, given_leaves: Iterable[torch.Tensor], values: Iterable[TensorValue]) -> str | None:
-    """Why eager would refuse a write that what stands for the tensor does not; None where it does not."""
+def is_of_inference(real: object) -> bool:
+    """Whether a tensor of before the call was made in inference mode."""
+    return isinstance(real, torch.Tensor) and real.is_inference()
+
+
+def refused_write(
+    fake: torch.Tensor, given_leaves: Iterable[torch.Tensor], values: Iterable[TensorValue], inference: bool = False
+) -> str | None:
+    """Why eager would refuse a write that what stands for the tensor does not; None where it does not. ``inference``: it is written in
+    inference mode."""
     if any(each is fake for each in given_leaves):
         return "it is to a leaf whose data was assigned"
+    if not inference and any(is_of_inference(each.obj) and memory(each.fake) == memory(fake) for each in values):
+        return "it is to a tensor of inference mode, outside of it"
     if fake.requires_grad and torch.is_grad_enabled():
         outside = [each for each in values if each.obj is not None and memory(each.fake) == memory(fake)]
         if any(is_refused(each.obj) for each in outside if isinstance(each.obj, torch.Tensor)):

@@ -55,6 +55,7 @@ def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source:
     value = TensorValue(fake, None, type(given), given, source)
     value.held, value.below = held, given is not obj
     vm.recorder.by_fake[id(fake)] = value
+    vm.recorder.inference.note(fake, given=True)
     keys = torch._C._dispatch_keys(obj).raw_repr()
     sizes: tuple[int | None, ...] = tuple(given.shape)
     strides: Any = tuple(given.stride())

@@ -31,7 +31,7 @@ from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
 from ..values.exceptions import ExceptionObject
 from ..values.functions import MethodValue
-from ..values.mapping import DictValue, DictView, SetValue, mapping_of
+from ..values.mapping import DictValue, DictView, SetValue, mapping_of, reads_as_dict
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
@@ -336,6 +336,10 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
         return receiver.method(vm, name, rest, kwargs)
     if obj.__objclass__ is dict and name in CHANGING_DICT and issubclass(receiver.python_type(), collections.OrderedDict):
         vm.unsupported("FE020", f"dict.{name} of {receiver.describe()}", "the order that it keeps does not notice", whole=True)
+    if obj.__objclass__ is dict and name in ("copy", "__or__") and (held := mapping_of(receiver)) is not None:
+        own = isinstance(receiver, ObjectValue) and not reads_as_dict(receiver.cls)
+        if held.cls is not dict or (own and held.items):
+            return copied_as_mapping(vm, receiver, rest)
     if type(obj) is types.ClassMethodDescriptorType and obj.__objclass__ in (int, float, bytes) and receiver.real() is obj.__objclass__:
         return fold(vm, getattr(obj.__objclass__, name), rest, kwargs)
     if issubclass(obj.__objclass__, type):
@@ -356,9 +360,11 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
         storage = receiver.storage
         if storage is not None:
             if name == "__init__":
-                return init_storage(vm, storage, rest, kwargs)
+                return init_storage(vm, receiver.cls, storage, rest, kwargs)
             if (obj.__objclass__, name) in OF_OWN_CLASS:
                 return of_own_class(vm, receiver, storage, name, rest)
+            if name == "__format__" and rest:
+                return formatted_content(vm, receiver, obj, rest[0]) or vm.call(vm.wrap(str), [receiver], {})
             result = storage.method(vm, name, rest, kwargs)
             if result is storage and name in IN_PLACE:
                 return receiver
@@ -378,6 +384,11 @@ def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str
     if isinstance(storage, DictValue):
         if args and mapping_of(args[0]) is None:
             return ConstantValue(NotImplemented)
+        if name == "copy" and storage.cls is collections.OrderedDict:  # made empty, and given item by item
+            made = vm.call(vm.wrap(receiver.cls), [], {})
+            for key in storage.key_values(vm):
+                vm.setitem(made, key, vm.getitem(receiver, key))
+            return made
         first = args[0] if name == "__ror__" else receiver
         given = [storage.default or ConstantValue(None), first] if storage.cls is collections.defaultdict else [first]
         made = vm.call(vm.wrap(receiver.cls), given, {})
@@ -394,20 +405,56 @@ def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str
     return made
 
 
-def init_storage(vm: Interpreter, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def copied_as_mapping(vm: Interpreter, receiver: ObjectValue, others: list[Value]) -> Value:
+    """``copy`` and ``|`` of a dictionary whose class iterates in its own way: ``dict`` asks it for keys and items, as any mapping."""
+    if others and mapping_of(others[0]) is None:
+        return ConstantValue(NotImplemented)
+    made = DictValue({})
+    for each in (receiver, *others):
+        made.m_update(vm, each)
+    return made
+
+
+#: What an object of a derived class holds, whatever the methods of its class say.
+CONTENTS: dict[type, Callable[..., object]] = {int: int.__int__, float: float.__float__, str: str.__str__, complex: complex.__complex__}
+
+
+def formatted_content(vm: Interpreter, value: Value, method: object, spec: Value) -> Value | None:
+    """What the ``__format__`` of a builtin class (``method``) makes of an object of a derived one: it formats the number or text that this
+    is. None where it asks for its ``__str__``, as the format is empty."""
+    held = value if issubclass(value.python_type(), enum.Enum) else getattr(value, "storage", None)
+    owner = getattr(method, "__objclass__", None)
+    if held is None or owner not in CONTENTS or (isinstance(spec, ConstantValue) and spec.value == ""):
+        return None
+    named = type(value.python_type().__name__, (owner,), {})  # errors name the class
+    result = fold(vm, format, [ConstantValue(named(CONTENTS[owner](vm.plain(held)))), spec], {})
+    return value if result.python_type() is named else result  # a text may be its own
+
+
+def init_storage(vm: Interpreter, cls: type, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``__init__`` of a builtin container: the content is replaced by that of the arguments."""
+    if isinstance(storage, DictValue) and storage.cls is collections.defaultdict:  # whose first argument is what makes items
+        made = cast(DictValue, vm.call(vm.wrap(collections.defaultdict), args, kwargs))
+        storage.default = made.default
+        return storage.m_update(vm, made)
     if isinstance(storage, DictValue):
+        if len(args) > 1:
+            expected = "dict expected at most 1 argument" if storage.cls is dict else "expected at most 1 arguments"
+            vm.throw(TypeError, f"{expected}, got {len(args)}")
         return storage.m_update(vm, *args, **kwargs)
     if not isinstance(storage, (ListValue, SetValue)):
         return ConstantValue(None)
     if isinstance(storage, DequeValue):
+        if len(args) + len(kwargs) > 2:
+            vm.throw(TypeError, f"deque() takes at most 2 arguments ({len(args) + len(kwargs)} given)")
         given = dict(zip(("iterable", "maxlen"), args)) | kwargs
         storage.maxlen = longest(vm, given["maxlen"]) if "maxlen" in given else None
         args, kwargs = [given["iterable"]] if "iterable" in given else [], {}
     if kwargs:
         vm.throw(TypeError, f"{storage.cls.__name__}() takes no keyword arguments")
     if len(args) > 1:
-        vm.throw(TypeError, f"{storage.cls.__name__} expected at most 1 argument, got {len(args)}")
+        of = cls if isinstance(storage, SetValue) else storage.cls
+        vm.throw(TypeError, f"{of.__name__} expected at most 1 argument, got {len(args)}")
     new = vm.unpack(args[0], sized=type(storage) is ListValue) if args else []  # before the old content goes
     if storage.items:
         storage.m_clear(vm)

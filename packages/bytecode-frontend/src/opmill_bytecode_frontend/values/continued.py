@@ -41,7 +41,7 @@ class ContinuedGenerator(ExternalIterator):
 def begun_again(vm: Interpreter, value: ContinuedGenerator) -> GeneratorValue | None:
     """A generator of captured code that is where the real one is; None where what that was made of is not to be asked for here."""
     recorder = vm.recorder
-    elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference is not None
+    elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference.mode is not None
     if not is_given(value) or type(value.source).__name__ == "Pinned" or recorder.regions or recorder.devices or elsewhere:
         return None
     parts = made_of(value.obj)

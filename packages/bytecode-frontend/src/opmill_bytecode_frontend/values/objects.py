@@ -34,7 +34,7 @@ from .base import (
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .iterators import STOP, ItemsIterator, IteratorValue
-from .mapping import DictValue
+from .mapping import DictValue, reads_as_dict
 from .sequence import ListValue, TupleValue, whole
 
 BOUND_BY_TYPES = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -428,7 +428,8 @@ class ObjectValue(Value):
         if raw is None:
             vm.throw(TypeError, NONE_SAYS.get(name, "'NoneType' object is not callable").format(self.cls.__name__))
         if issubclass(type(raw), SLOT_TYPES):
-            if self.storage is not None and owner is not object and (owner, name) not in OF_OWN_CLASS:
+            own_way = (owner, name) in OF_OWN_CLASS or (name == "__or__" and owner is dict and not reads_as_dict(self.cls))
+            if self.storage is not None and owner is not object and not own_way:
                 if name == "__getitem__" and isinstance(self.storage, DictValue):
                     return self.read_item(vm, args[0])
                 result = self.storage.special(vm, name, args)

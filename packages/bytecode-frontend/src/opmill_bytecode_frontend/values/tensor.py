@@ -321,10 +321,11 @@ class TensorValue(Value):
         return min((user.meta["place"] for user in users if "place" in user.meta), default=None)
 
     def is_inference(self, vm: Machine) -> bool:
-        began = vm.recorder.inferred
-        if self.obj is None and (began is not None or torch.is_inference_mode_enabled()):
+        if self.obj is None and torch.is_inference_mode_enabled():
             why = "what is made in inference mode is recorded as if it were made under no_grad"
-            vm.unsupported("FE033", "method is_inference of a tensor", why, place=began)
+            vm.unsupported("FE033", "method is_inference of a tensor", why, place=vm.recorder.inference.began)
+        if self.obj is None and vm.recorder.inference.made(self.fake):
+            return True
         if self.obj is None and any(each.obj is not None and each.obj.is_inference() for each in vm.recorder.by_fake.values()):
             vm.unsupported("FE033", "method is_inference of a tensor", "views of tensors of inference mode are such, too")
         return self.obj is not None and bool(self.obj.is_inference())

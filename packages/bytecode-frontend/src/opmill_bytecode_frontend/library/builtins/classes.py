@@ -30,7 +30,7 @@ from ...values.objects import ObjectValue, builtin_base, find_in_mro
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, demanded_index, read_as_tuple
 from ...values.sets import operand
 from ...values.tensor import TensorValue
-from ..dispatch import fold, is_torch, lookup
+from ..dispatch import fold, formatted_content, is_torch, lookup
 from ..numpy.calls import computes_arrays
 from ..numpy.converter import converter, walk
 from ..registry import handles
@@ -299,9 +299,13 @@ def generator(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
 
 
 @handles(torch.Size)
-def size(vm: Interpreter, items: Value = TupleValue([])) -> Value:
-    """``torch.Size()`` of what an iterable gives."""
-    return TupleValue(list(vm.unpack(items)), torch.Size)
+def size(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.Size()`` of what an iterable gives; of items that are no numbers it is asked itself."""
+    if kwargs or len(args) > 1:
+        return fold(vm, torch.Size, list(args), kwargs)  # which raises
+    items = list(vm.unpack(args[0])) if args else []
+    fitting = all(v.python_type() is int and not (isinstance(v, ConstantValue) and abs(v.value) >> 63) for v in items)
+    return TupleValue(items, torch.Size) if fitting else fold(vm, torch.Size, [TupleValue(items)], {})
 
 
 @handles(set)
@@ -534,6 +538,9 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
             return result
         if written is object.__format__ and isinstance(spec, ConstantValue) and spec.value:
             vm.throw(TypeError, f"unsupported format string passed to {cls.__name__}.__format__")
+        known = formatted_content(vm, value, written, spec)
+        if known is not None:
+            return known
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")

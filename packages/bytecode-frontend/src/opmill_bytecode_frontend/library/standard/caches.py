@@ -188,7 +188,7 @@ def computed(
 def asked_before(vm: Interpreter, obj: Cached, given: list[object], named: dict[str, object]) -> Value:
     """The result of a call that is made before the graph. Which tensors the graph will be given is known by computing some like them."""
     recorder = vm.recorder
-    elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference is not None
+    elsewhere = torch._C._functorch.get_dynamic_layer_stack_depth() != vm.entry_levels or recorder.inference.mode is not None
     if recorder.regions or recorder.devices or elsewhere or obj.cache_parameters()["maxsize"] == 0:
         return refuse(vm, obj, "it is called in a transform, a graph inside of the graph, or a block with a device")
     function, state = with_switches(vm, obj), torch.random.get_rng_state()

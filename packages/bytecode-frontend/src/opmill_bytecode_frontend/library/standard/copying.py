@@ -42,6 +42,8 @@ def is_atomic(value: Value) -> bool:
     return isinstance(value, ATOMIC) and not isinstance(value.real(), UNCOPIED)
 
 
+#: What copies of containers ask of these, and do with them.
+BY_ITEMS = ("__iter__", "items", "__setitem__", "append", "extend")
 CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
 
 
@@ -49,7 +51,8 @@ def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
     """Whether copying goes by the instance's own parts: no method of the protocol is written in Python."""
     if issubclass(value.cls, (BaseException, torch.nn.Module)) or value.cls.__module__ == "enum":
         return False
-    return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in CUSTOM)
+    asked = CUSTOM if value.storage is None else (*CUSTOM, *BY_ITEMS)
+    return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in asked)
 
 
 def slot_names(cls: type) -> list[str]:

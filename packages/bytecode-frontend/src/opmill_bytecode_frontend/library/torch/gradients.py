@@ -263,15 +263,15 @@ def passed_through(vm: Interpreter, result: Value, inputs: list[TensorValue], di
 
 @named("torch.autograd.grad_mode.inference_mode.__enter__")
 def enter_inference_mode(vm: Interpreter, manager: ObjectValue) -> Value:
-    """Recorded as no_grad: what is made inside is an ordinary tensor afterwards, which may do more than eager's."""
+    """Recorded as no_grad; what is made inside becomes a tensor of inference mode when it leaves the captured code."""
     mode = vm.truth(vm.getattr(manager, "mode"))
     if not mode and torch.is_inference_mode_enabled():
         vm.unsupported("FE074", "a block outside of inference mode", "the graph runs in it", "leave it outside of the compiled function")
-    manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)
+    manager.opened = (torch.is_grad_enabled(), vm.recorder.inference.mode)
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(not mode)], {})
-    vm.recorder.inference = mode
-    if vm.recorder.inferred is None:
-        vm.recorder.inferred = vm.place()
+    vm.recorder.inference.mode = mode
+    if vm.recorder.inference.began is None:
+        vm.recorder.inference.began = vm.place()
     return ConstantValue(None)
 
 
@@ -280,7 +280,7 @@ def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
     """The end of ``torch.inference_mode()``; refused (FE074) where it began before the graph."""
     if not hasattr(manager, "opened"):
         vm.unsupported("FE074", "the end of a block in inference mode", "it began before the graph")
-    grad, vm.recorder.inference = manager.opened
+    grad, vm.recorder.inference.mode = manager.opened
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(grad)], {})
     return ConstantValue(None)
 
@@ -288,5 +288,4 @@ def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
 @handles(torch.is_inference_mode_enabled)
 def is_inference_mode_enabled(vm: Interpreter) -> Value:
     """``torch.is_inference_mode_enabled()`` at this place."""
-    recorded = vm.recorder.inference
-    return ConstantValue(torch.is_inference_mode_enabled() if recorded is None else recorded)
+    return ConstantValue(vm.recorder.inference.is_on())
