@@ -34,6 +34,10 @@ NUMBERS = {
     "select_scatter": lambda x: torch.select_scatter(torch.ones(3, 3), torch.ones(2), 0, 1),
     "as_strided_scatter": lambda x: torch.as_strided_scatter(torch.ones(6), torch.ones(2), (3,), (2,)),
     "segment_reduce": lambda x: torch.segment_reduce(torch.ones(3), "sum", lengths=torch.ones(2, 3, dtype=torch.int64)),
+    "integers to a negative power": lambda x: x.int() ** -1,
+    "truths to a negative power": lambda x: (x > 0).pow(-2),
+    "integers to a negative power in place": lambda x: x.int().pow_(-1),
+    "lists of integers to a negative power": lambda x: torch._foreach_pow_([x, x.int()], -1),
     "many dimensions": lambda x: torch.ones([1] * 65).sum(0),
 }
 

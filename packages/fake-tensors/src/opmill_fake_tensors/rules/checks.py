@@ -60,6 +60,14 @@ def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0, **_: An
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
 
 
+@check("pow pow_ _foreach_pow _foreach_pow_")
+def _pow(x: Any, by: Any, **_: Any) -> None:
+    bases = [t for t in (x if isinstance(x, (list, tuple)) else (x,)) if isinstance(t, Tensor)]
+    whole = any(not (t.dtype.is_floating_point or t.dtype.is_complex) for t in bases)
+    if whole and type(by) is int and by < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
 def _spaced(name: str) -> Callable[..., None]:
     def refuse(start: Any, end: Any, steps: int, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> None:
         if (
