@@ -35,7 +35,7 @@ from ..values.mapping import DictValue, DictView, SetValue, mapping_of, reads_as
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from ..values.warned import called_at_capture
+from ..values.warned import called_at_capture, hearing
 from .numpy.asking import has_array
 from .numpy.calls import checked, computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
@@ -304,13 +304,24 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
 
 
 def as_it_is(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
-    """A function of torch as one step of the graph; None where it asks what only data tell: its own code may demand that."""
+    """A function of torch as one step of the graph; None where it asks what only data tell, and where it warns: its own code may demand
+    that, and says whose line the warning is of."""
+    recorder, operations = vm.recorder, vm.recorder.operations
+    last = next(iter(reversed(recorder.graph.nodes)), None)
+    written = [given.fake._version for given in args if type(given) is TensorValue]
     try:
-        return vm.recorder.call_function(vm, under_own_name(fn), args, kwargs)
+        with hearing() as heard:
+            result = recorder.call_function(vm, under_own_name(fn), args, kwargs)
     except Unsupported as exc:
         if exc.code != "FE030" or not vm.recorder.counts:
             raise
         return None
+    if not heard or written != [given.fake._version for given in args if type(given) is TensorValue]:
+        return result
+    for node in itertools.takewhile(lambda each: each is not last, list(reversed(recorder.graph.nodes))):
+        recorder.graph.erase_node(node)
+    recorder.operations = operations
+    return None
 
 
 # ---- methods implemented in C, called with their receiver ----------------------------------------------------------
