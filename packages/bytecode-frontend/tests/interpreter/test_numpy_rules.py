@@ -11,7 +11,7 @@ import torch
 
 from opmill_bytecode_frontend import capture
 from opmill_bytecode_frontend.library.numpy.rules import UFUNCS
-from opmill_bytecode_frontend.values.arrays import DTYPES, torch_dtype
+from opmill_bytecode_frontend.values.arrays import DTYPES, is_computed_with, torch_dtype
 
 np = pytest.importorskip("numpy", minversion="2.0")
 
@@ -69,7 +69,7 @@ def test_universal_function(name: str) -> None:
             except (TypeError, ValueError):
                 continue
             loop = function.resolve_dtypes((*(each.dtype for each in given), None))[: function.nin]
-            if any(each.kind not in kinds or torch_dtype(each) is None for each in loop):
+            if any(each.kind not in kinds or not is_computed_with(each) for each in loop):
                 continue
             got = rule(*[torch.from_numpy(each.copy()).to(torch_dtype(d)) for each, d in zip(given, loop, strict=True)])
             try:

@@ -1,10 +1,13 @@
-"""What captured code assumes of an array of NumPy."""
+"""What captured code assumes of an array, or a number, of NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from msgspec import Struct
+
+Array = Any
+"""An array or number of NumPy's, which may be absent."""
 
 
 class Laid(Struct, frozen=True):
@@ -15,14 +18,14 @@ class Laid(Struct, frozen=True):
     sizes: tuple[int | None, ...]
     strides: tuple[int, ...] | None
 
-    def __call__(self, now: Any) -> bool:
+    def __call__(self, now: Array) -> bool:
         if now.dtype != self.dtype or not now.flags.writeable or not now.flags.aligned or now.ndim != len(self.sizes):
             return False
         if self.strides is not None:
             return bool(now.shape == self.sizes and now.strides == self.strides)
         return all(n is None or n == m for n, m in zip(self.sizes, now.shape)) and side_by_side(now)
 
-    def changed(self, now: Any) -> set[int]:
+    def changed(self, now: Array) -> set[int]:
         """Dimensions whose sizes are others; none, where more is than sizes."""
         if getattr(now, "dtype", None) != self.dtype or now.ndim != len(self.sizes) or not side_by_side(now):
             return set()
@@ -32,7 +35,19 @@ class Laid(Struct, frozen=True):
         return f"is {self.dtype}{['?' if n is None else n for n in self.sizes]}".replace("'", "")
 
 
-def side_by_side(array: Any) -> bool:
+class Number(Struct, frozen=True):
+    """Whether a number of NumPy's is of this class and has these bytes: zeros have signs, and NaN is NaN."""
+
+    cls: type
+    held: bytes
+    floating: bool
+
+    def __call__(self, now: Array) -> bool:
+        held: Array = now
+        return type(now) is self.cls and bool(held.tobytes() == self.held)
+
+
+def side_by_side(array: Array) -> bool:
     """Whether strides are what the sizes say, those of dimensions of one item too."""
     stride = array.itemsize
     for size, own in zip(reversed(array.shape), reversed(array.strides)):
@@ -42,4 +57,4 @@ def side_by_side(array: Any) -> bool:
     return True
 
 
-__all__ = ["Laid", "side_by_side"]
+__all__ = ["Laid", "Number", "side_by_side"]

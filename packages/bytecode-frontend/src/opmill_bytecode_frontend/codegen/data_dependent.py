@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..values.data_dependent import LateFloat, LateText, LateTruth
+from ..values.made_texts import MadeText
 from ..values.opaque import RandomNumber
 from .rebuild import Rebuilder, rebuilds
 
@@ -21,4 +22,10 @@ def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
     return r.assign(value, f"{r.expr(value.tensor)}.item()")
 
 
-__all__ = ["late_text", "late_value"]
+@rebuilds(MadeText)
+def made_text(r: Rebuilder, value: MadeText) -> str:
+    """A text of numbers that are there by now."""
+    return r.assign(value, f"{r.constants.name(value.function)}({', '.join(map(r.expr, value.args))})")
+
+
+__all__ = ["late_text", "late_value", "made_text"]

@@ -126,7 +126,8 @@ class Rebuilder:
         if getattr(value, "aliased", False):
             return f"{self.constants.name(alias)}({self.source(value.source)})"
         if getattr(value, "of_array", False):
-            return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)})"
+            whole = "[...]" if value.of_number else ""
+            return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)}{whole})"
         if getattr(value, "computed", None) is not None:
             return self.computed(*value.computed[1:])
         number: Any = getattr(value, "scalar", None)
@@ -260,7 +261,7 @@ def constant(r: Rebuilder, value: Value) -> str:
     obj, source = value.real(), value.source
     if type(value) is BuiltinValue and isinstance(cls := getattr(obj, "__objclass__", None), type) and r.vm.is_made(cls):
         return f"{r.class_name(cls)}.__dict__[{getattr(obj, '__name__', '')!r}]"
-    if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
+    if type(value) in (ConstantValue, BuiltinValue) and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
     return r.constants.name(obj)
 

@@ -64,7 +64,7 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
     """A list of before the call gets the items that it has now; one that only grew is extended."""
     target = r.source(value.source)
     if isinstance(value, GrowingList) and value.only_grew:
-        stores.append(f"{target}.extend([{r.list(list(value.appended))}])")
+        stores.append(f"{target}.extend([{r.list(list(value.appended))}])")  # where it is a bounded deque, the first go
         return
     items = f"[{r.list(value.items)}]"
     if isinstance(value, DequeValue) and value.version == 0:  # which iterators do not mind

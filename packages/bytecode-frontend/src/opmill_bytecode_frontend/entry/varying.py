@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import enum
 import functools
@@ -10,15 +11,16 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from opmill_guards import reference
-from opmill_guards.guard import Equals, Is, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
+from opmill_guards.guard import Equals, Is, Length, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
 from opmill_guards.source import Item, Local, Source
+from opmill_guards.storage import length_of
 
 from ..assumptions.asked import is_asked
 from ..assumptions.contents import Holds, Items
-from ..assumptions.layouts import Laid
+from ..assumptions.layouts import Laid, Number
 
 if TYPE_CHECKING:
     from opmill_guards._native import Entry
@@ -31,6 +33,8 @@ HEAP = 1 << 9
 """The flag of classes that are written in Python."""
 APART = (type, functools.partial, torch.nn.Module, torch.Tensor, enum.Enum)
 """Of these a few are known each by itself."""
+MADE_OFTEN = (bytearray, array.array)
+"""Classes of C of which programs make many objects, too."""
 CHANGES = 3
 """Misses for the value of a number argument (of an int: for one that had to be assumed again) after which graphs no longer depend on it."""
 
@@ -64,6 +68,8 @@ class Varying(Struct, frozen=True):
     """Small tensors of modules whose values were seen to change again."""
     data: bool = False
     """Whether sizes that only data tell may be symbols."""
+    lengths: frozenset[Source] = frozenset()
+    """Lists and deques that had other lengths."""
     rebound: frozenset[Source] = frozenset()
     """Attributes and items of objects of before that the program gave others of the same class."""
 
@@ -132,6 +138,7 @@ class Seen:
         self.remade = False
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
+        self.lengths: set[Source] = set()
         self.rebound: set[Source] = set()
         """Where an object was another one at another call, though no argument led there."""
         self.failed: object = None
@@ -152,24 +159,19 @@ class Seen:
         often = [source for source, count in self.numbers.items() if count >= CHANGES]
         often += [source for source, count in self.texts.items() if count >= self.patience]
         opaque = frozenset(often if self.may_break else ())
+        known = Varying(opaque=opaque, remade=self.remade, apart=self.apart, contents=contents)
+        known = structs.replace(known, lengths=frozenset(self.lengths), rebound=frozenset(self.rebound))
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
-            return Varying(
-                nothing=True, opaque=opaque, remade=self.remade, apart=self.apart, contents=contents, rebound=frozenset(self.rebound)
-            )
+            return structs.replace(known, nothing=True)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(
-            bool(self.dynamic),
-            False,
-            sizes,
-            strides,
-            frozenset(self.ints),
-            frozenset(self.floats),
-            opaque,
-            self.remade,
-            self.apart,
-            contents,
-            rebound=frozenset(self.rebound),
+        return structs.replace(
+            known,
+            everything=bool(self.dynamic),
+            sizes=sizes,
+            strides=strides,
+            ints=frozenset(self.ints),
+            floats=frozenset(self.floats),
         )
 
     def note(self, entries: Iterable[Entry], values: Mapping[str, object]) -> list[object]:
@@ -192,6 +194,10 @@ class Seen:
                         self._note_tensor(guard, values)
                 elif type(guard) is Predicate and type(guard.function) is Laid:
                     self._note_array(guard, value_of(guard.source, values))
+                elif type(guard) is Length:
+                    self.lengths |= set() if length_of(value_of(guard.source, values)) in (None, guard.length) else {guard.source}
+                elif type(guard) is Predicate and type(guard.function) is Number:
+                    missed |= self._note_number_of_numpy(guard, value_of(guard.source, values))
                 elif type(guard) is Predicate and type(guard.function) is Holds:
                     (same if reference.check(guard, values) else rewritten).add(guard.source)
                 elif is_of_text(guard):
@@ -210,7 +216,8 @@ class Seen:
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
                 elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
-                    missed |= set() if reference.check(guard, values) else {guard.source}  # a text made between two graphs
+                    if not reference.check(guard, values):  # a text made between two graphs
+                        self.numbers[guard.source] = CHANGES
                 elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
                     missed |= set() if reference.check(guard, values) else {guard.sources[0]}
         for source in missed:
@@ -241,6 +248,14 @@ class Seen:
         if changed := guard.function.changed(array):
             self.sizes.setdefault(guard.source, set()).update(changed)
 
+    def _note_number_of_numpy(self, guard: Predicate, now: object) -> set[Source]:
+        """An integer may be a mode, or decide sizes: it takes several to be no part of graphs."""
+        assert isinstance(guard.function, Number), guard.function
+        if type(now) is not guard.function.cls or guard.function(now) or self.dynamic is False:
+            return set()
+        self.floats |= {guard.source} if guard.function.floating else set()
+        return set() if guard.function.floating else {guard.source}
+
     def _note_number(self, guard: Equals, values: Mapping[str, object], missed: set[Source]) -> None:
         now = value_of(guard.source, values)
         if type(now) is not type(guard.value) or now == guard.value:
@@ -266,7 +281,9 @@ def is_of_text(guard: object) -> bool:
 def is_another(one: object, other: object) -> bool:
     """Whether two objects differ in their identity, and are of a class of which programs make many."""
     kind = type(one)
-    many = kind is object or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
+    many = (
+        kind is object or kind in MADE_OFTEN or kind.__module__ == "numpy" or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
+    )
     return many and one is not other and type(other) is kind
 
 

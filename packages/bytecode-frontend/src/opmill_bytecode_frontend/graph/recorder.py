@@ -338,6 +338,8 @@ class Recorder:
         if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
             return DTYPE_OF_TYPE[plain]
         if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
+            if plain.dtype.kind == "b":  # for which torch has errors of its own
+                raise NotGraphable(value.describe())
             return plain.item()
         if (
             isinstance(plain, PLAIN)
@@ -468,6 +470,7 @@ class Recorder:
     def _operate(self, vm: Machine, op: str, target: Any, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if vm.behind is not None:
             vm.behind.operates(vm, [*args, *kwargs.values()])
+        args = [value.as_operand(vm) if isinstance(value, Value) else value for value in args]
         if not kwargs:
             args = self.with_scalars(target, args)
         try:

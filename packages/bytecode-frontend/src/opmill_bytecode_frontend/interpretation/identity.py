@@ -40,13 +40,18 @@ def same_constants(vm: Interpreter, left: ConstantValue, right: ConstantValue) -
     """Whether two constants are one object. Those of before the call are known by value: where that leaves it open, the very object is
     assumed. Raises Unsupported (FE028) for equal ones that are two."""
     a, b = left.value, right.value
-    if type(a) is not type(b) or type(a) not in BY_VALUE or not (a == b or (is_nan(left) and is_nan(right))):
+    if type(a) is not type(b) or not is_by_value(a) or not (a == b or (is_nan(left) and is_nan(right))):
         return a is b
     if a is not b and a == b and not (left.source is None and right.source is None):
         vm.unsupported("FE028", f"identity of equal {type(a).__name__} objects", "only their values are known", "compare with ==")
     for value in (left, right):
         vm.guard_object(value)
     return a is b
+
+
+def is_by_value(obj: object) -> bool:
+    """Whether a constant is known by its value: numbers of NumPy's that are Python's, too, among them."""
+    return type(obj) in BY_VALUE or (isinstance(obj, float) and type(obj).__module__ == "numpy")
 
 
 def refuse_nan(vm: Machine, left: Value, right: Value) -> None:

@@ -24,7 +24,7 @@ from opmill_guards.guard import Equals, Is, Length, Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 from opmill_guards.storage import length_of
 
-from ..assumptions.arrays_before import array_of_before
+from ..assumptions.arrays_before import array_of_before, number_of_before
 from ..assumptions.contents import guard_items
 from ..values.assigned_attributes import show
 from ..values.base import Lazy, Machine, Value, written_in_python
@@ -34,7 +34,7 @@ from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
 from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value, stays
-from ..values.growing_lists import GrowingList
+from ..values.growing_lists import GrowingDeque, GrowingList
 from ..values.locks import LockValue
 from ..values.loops import iterator_kind
 from ..values.mapping import DictValue, SetValue
@@ -114,6 +114,11 @@ def changing_number(vm: Interpreter, obj: object, source: Source) -> Value | Non
     return None
 
 
+def is_number_of_numpy(obj: object) -> bool:
+    """Whether an object is a number of NumPy's, of its own classes."""
+    return type(obj).__module__ == "numpy" and hasattr(type(obj), "tobytes") and not hasattr(type(obj), "__setitem__")
+
+
 #: Builtin classes of which programs derive their own, and what gives the builtin part of an object of such a class.
 PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__}
 DERIVABLE = tuple(PLAIN)
@@ -130,6 +135,8 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """A number, a text or another immutable object: guarded by value, or one that may change from call to call."""
     if isinstance(obj, enum.Enum):
         return by_name(vm, obj, source)
+    if is_number_of_numpy(obj) and (number := number_of_before(vm, obj, source)) is not None:
+        return number
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
     if source in vm.varying.opaque and type(obj) in (int, float, str, bytes):
@@ -240,6 +247,8 @@ def list_(vm: Interpreter, obj: Any, source: Any) -> Value:
     source = by_structure(vm, obj, source)
     if source is not None and type(obj) is list:
         return GrowingList(vm, source, obj)
+    if source in vm.varying.lengths and type(obj) is collections.deque:
+        return GrowingDeque(vm, source, obj)
     if source is not None:
         vm.guard(Length(source, length_of(obj) or 0))
     elif length_of(obj):
@@ -508,7 +517,10 @@ def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(bytearray, array.array)
 def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """An object whose content Python code can change unseen: handed on, known by identity."""
+    """An object whose content Python code can change unseen: handed on, known by identity, unless it was another one at each call."""
+    if source in vm.varying.opaque:
+        vm.guard(TypeIs(source, type(obj)))
+        return VaryingNumber(obj, source)
     return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
@@ -550,6 +562,8 @@ def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return builtin(vm, obj, source)
     if not heap and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
         return array_of_before(vm, obj, source) or changing(vm, obj, source)
+    if not heap and is_number_of_numpy(obj) and (number := number_of_before(vm, obj, source)) is not None:
+        return number
     if not heap:
         kind = BuiltinValue if stays(type(obj)) else ChangingValue
         return kind(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))

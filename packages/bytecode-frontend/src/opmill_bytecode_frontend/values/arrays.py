@@ -77,6 +77,7 @@ class ArrayValue(Value):
     ) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
         self.shows = shows
+        self.told_later = self.is_number and like.dtype.kind in "iuf"
         self.taken: tuple[int, list[Value]] | None = None
         """Of a mask: where it is true, and how often it had been written to."""
         self.counted: dict[tuple[int, object], Array] = {}
@@ -142,6 +143,20 @@ class ArrayValue(Value):
         if getattr(type(self.like), name, None) is None:
             return None
         vm.unsupported("FE085", f"{name} of {self.describe()}", "there is no program of torch for it")
+
+    def as_told(self) -> object:
+        return self.like if self.told_later else super().as_told()
+
+    def as_operand(self, vm: Machine) -> Value:
+        """Numbers are Python's for torch."""
+        made_by = {"i": "__int__", "u": "__int__", "f": "__float__"}.get(self.like.dtype.kind) if self.is_number else None
+        return self if made_by is None else self.dunder(vm, made_by, [])
+
+    def as_subscript(self, vm: Machine) -> Value:
+        """Arrays of integers, and masks, are tensors of such."""
+        if self.is_number or self.stands_for is not None or not self.like.ndim or self.like.dtype.kind not in "ib":
+            return self.as_operand(vm)
+        return self.inner if self.like.dtype.kind == "b" else self.inner.method(vm, "to", [ConstantValue(torch.int64)], {})
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in FACTS:
@@ -255,9 +270,17 @@ def torch_dtype(dtype: Array) -> torch.dtype | None:
     return DTYPES.get(dtype.name)
 
 
+HELD = ("uint16", "uint32")
+"""What torch holds, and has hardly an operator for."""
 DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name) for name in "bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 complex128".split()
+    name: getattr(torch, name)
+    for name in (*"bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 complex128".split(), *HELD)
 }
+
+
+def is_computed_with(dtype: Array) -> bool:
+    """Whether programs of torch compute with a dtype of NumPy's."""
+    return torch_dtype(dtype) is not None and dtype.name not in HELD
 
 
 def like_layout(dtype: Array, shape: tuple[int, ...], strides: tuple[int, ...], filled: int = 1) -> object:
@@ -277,4 +300,14 @@ def like_tensor(fake: torch.Tensor, filled: int = 1) -> object:
     return like_layout(dtype, sizes_now(fake.shape), tuple(s * dtype.itemsize for s in sizes_now(fake.stride())), filled)
 
 
-__all__ = ["Array", "ArrayValue", "is_symbolic", "known_number", "like_layout", "like_tensor", "sizes_now", "torch_dtype"]
+__all__ = [
+    "Array",
+    "ArrayValue",
+    "is_computed_with",
+    "is_symbolic",
+    "known_number",
+    "like_layout",
+    "like_tensor",
+    "sizes_now",
+    "torch_dtype",
+]

@@ -155,6 +155,13 @@ class Value:
     symbolic: bool | str = False
     """Whether it is a number whose value is not assumed unless somebody asks for it as a constant."""
 
+    told_later: bool = False
+    """Whether it is a number or text that may be told in a text and that nobody knows, or assumes, at capture."""
+
+    def as_told(self) -> object:
+        """What it could be, for a look at what telling it would do. Raises NotConstant for what is no number or text."""
+        raise NotConstant(type(self).__name__)
+
     def python_type(self) -> type:
         """The exact ``type()`` of the value."""
         raise NotImplementedError(type(self).__name__)
@@ -190,6 +197,14 @@ class Value:
         if owner is not object and not (name == "__ne__" and self.find_method("__eq__") is not None):
             vm.unsupported("FE020", f"{name} of {self.describe()}", "it has no symbolic counterpart")
         return None
+
+    def as_operand(self, vm: Machine) -> Value:
+        """What torch's functions take for it."""
+        return self
+
+    def as_subscript(self, vm: Machine) -> Value:
+        """What it is for a tensor as a subscript."""
+        return self.as_operand(vm)
 
     def dunder(self, vm: Machine, name: str, args: list[Value]) -> Value:
         """As ``special``, of a method that the type has."""

@@ -9,6 +9,7 @@ from opmill_guards.source import Source
 
 from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, is_iterable
 from .iterators import STOP, ItemsIterator
+from .made_texts import joined, made_text, told
 from .warned import called_at_capture
 
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
@@ -46,6 +47,9 @@ class ConstantValue(Value):
     def constant(self) -> object:
         return self.value
 
+    def as_told(self) -> object:
+        return self.value if type(self.value) in LITERALS else super().as_told()
+
     def real(self) -> object:
         return self.value
 
@@ -73,12 +77,17 @@ class ConstantValue(Value):
         return call
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if type(self.value) is str and (text := told(self, name, args, kwargs)) is not None:
+            return text
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
             if not is_iterable(vm, args[0]):
                 vm.throw(TypeError, "can only join an iterable")
-            plain: list[object] = [[v.constant() for v in vm.unpack(args[0])]]
+            items = vm.unpack(args[0])
+            if any(item.told_later for item in items) and (text := made_text(joined, [self, *items])) is not None:
+                return text
+            plain: list[object] = [[v.constant() for v in items]]
         else:
             try:
                 plain = [known_part(a) if takes_content(self.value, name) else vm.plain(a) for a in args]
@@ -103,6 +112,8 @@ class ConstantValue(Value):
         slot = getattr(kind, name, None)
         if slot is None or find_in_mro(kind.__mro__, name)[0] is None:  # its metaclass has one for the class
             return None
+        if kind is str and (text := told(self, name, args, {})) is not None:
+            return text
         if name == "__invert__" and type(self.value) is bool:  # which Python warns of
             return vm.fresh(called_at_capture(vm, slot, [self.value], {}))
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):

@@ -46,7 +46,7 @@ class FloatNumber(Value):
     """``text``: Python over ``{0}``, ``{1}``, ..., the values of ``sources`` (each with its value now). What needs its value assumes those;
     a comparison assumes no more than its outcome."""
 
-    symbolic = True
+    symbolic = told_later = True
 
     def __init__(self, vm: Machine, value: float, text: str, sources: dict[Source, float], operations: int = 0) -> None:
         self.vm = vm
@@ -60,6 +60,9 @@ class FloatNumber(Value):
 
     def python_type(self) -> type:
         return float
+
+    def as_told(self) -> float:
+        return self.value
 
     def constant(self) -> float:
         for source, value in self.sources.items():

@@ -422,6 +422,9 @@ STAYING = (re.Match, torch.finfo, torch.iinfo)
 class ChangingValue(BuiltinValue):
     """An object of a class of C whose content may change from call to call (``bytearray``, an array): known by identity alone."""
 
+    def describe(self) -> str:
+        return f"a {type(self.obj).__qualname__}"
+
     def constant(self) -> object:
         raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
 

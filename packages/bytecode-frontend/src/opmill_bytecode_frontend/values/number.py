@@ -51,7 +51,7 @@ def is_int(number: object) -> bool:
 class SymbolicNumber(Value):
     """``number``: a ``torch.SymInt`` or ``torch.SymFloat``. What needs its value assumes it; the environment of sizes records that."""
 
-    symbolic = True
+    symbolic = told_later = True
 
     def __init__(self, number: Any, source: Source | None = None, obj: object = None) -> None:
         self.number = number
@@ -66,6 +66,9 @@ class SymbolicNumber(Value):
 
     def python_type(self) -> type:
         return int if type(self.number) is torch.SymInt else float
+
+    def as_told(self) -> object:
+        return 12 if type(self.number) is torch.SymInt else 1.5
 
     def constant(self) -> object:
         return int(self.number) if type(self.number) is torch.SymInt else self.number.node.guard_float()

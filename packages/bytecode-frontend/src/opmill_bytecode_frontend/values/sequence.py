@@ -291,6 +291,9 @@ class TupleValue(SequenceValue):
             return super().special(vm, name, args)
         return vm.call(vm.wrap(function), [self, *args], {})
 
+    def as_subscript(self, vm: Machine) -> Value:
+        return TupleValue([value.as_subscript(vm) for value in self.values(vm)]) if self.cls is tuple else self
+
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         function = self.written_now(vm, "__call__")
         return super().call(vm, args, kwargs) if function is None else vm.call(vm.wrap(function), [self, *args], kwargs)
@@ -552,6 +555,9 @@ class SliceValue(Value):
         """A constant part; objects of the program are asked for their ``__index__``."""
         index = as_index(vm, part) if hasattr(part, "storage") else None
         return (part if index is None else index).constant()
+
+    def as_subscript(self, vm: Machine) -> Value:
+        return SliceValue(*[part.as_operand(vm) for part in self.parts])
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):

@@ -86,7 +86,7 @@ class TensorValue(Value):
         """Whether it is the tensor below one of a class that overrides torch's functions."""
         self.held = False
         """Whether it is found in a module that is tracked."""
-        self.of_array = False
+        self.of_array = self.of_number = False
         """Whether it is below an array of before the call."""
         self.scalar: Any = None
         """The float that it stands for, where it is an input that does."""
@@ -376,6 +376,12 @@ class TensorValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:
             return vm.call(found, args, {})
+        if name == "__setitem__" and refused_as_item(args[1].python_type()):
+            vm.unsupported("FE034", f"a {args[1].python_type().__name__} that is assigned to a part of a tensor", "torch refuses it")
+        if name in ("__getitem__", "__setitem__"):
+            args = [args[0].as_subscript(vm), *(value.as_operand(vm) for value in args[1:])]
+        elif name in OPERATORS and args:
+            args = [value.as_operand(vm) for value in args]
         if name in OPERATORS and args and not is_overriding(args[0]) and not vm.recorder.is_operand(args[0]):
             return ConstantValue(NotImplemented)
         if not callable(getattr(torch.Tensor, name, None)):
@@ -388,6 +394,11 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP, type(iter(())))
+
+
+def refused_as_item(kind: type) -> bool:
+    """Whether torch refuses to assign numbers of this class of NumPy's to a part of a tensor: others than integers and doubles."""
+    return kind.__module__ == "numpy" and kind.__name__ in ("float32", "float16", "longdouble", "bool", "bool_")
 
 
 def listed(items: object) -> Value:

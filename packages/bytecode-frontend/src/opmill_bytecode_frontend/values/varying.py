@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from opmill_guards.source import Source
+
 from .base import MISSING, ExistingObject, Machine, NotConstant
 
+NAMES: dict[str, tuple[type, ...]] = {"text": (str, bytes), "set": (set, frozenset), "number": (int, float)}
 HINT = "pass a tensor, or what seldom changes; or decide by it outside of the compiled function"
 
 
 class VaryingNumber(ExistingObject):
     """A number, text or set among the arguments, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs
     natively, between graphs that do not."""
+
+    def __init__(self, obj: object, source: Source) -> None:
+        super().__init__(obj, source)
+        self.told_later = type(obj) in (int, float, str)
+
+    def as_told(self) -> object:
+        return self.obj if self.told_later else super().as_told()
 
     def constant(self) -> object:
         raise NotConstant(f"{self.describe()}, which changes from call to call,")
@@ -21,7 +31,7 @@ class VaryingNumber(ExistingObject):
         return MISSING
 
     def describe(self) -> str:
-        kind = "text" if isinstance(self.obj, (str, bytes)) else "set" if isinstance(self.obj, (set, frozenset)) else "number"
+        kind = next((name for name, classes in NAMES.items() if isinstance(self.obj, classes)), type(self.obj).__name__)
         source = str(self.source)
         return f"a {kind} that the statement has made" if source.startswith(".stack") else f"the {kind} {source}"
 

@@ -13,6 +13,7 @@ from ...values.data_dependent import LateText
 from ...values.functions import FunctionValue, MethodValue
 from ...values.iterators import STOP
 from ...values.loops import is_ahead
+from ...values.made_texts import joined, made_text
 from ...values.mapping import DictValue, SetValue, update_from
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
@@ -205,7 +206,7 @@ def format_one(vm: Interpreter, value: Value, conversion: int, spec: Value) -> V
     plain = isinstance(spec, ConstantValue) and spec.value == ""
     if plain and conversion != 3:
         vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))
-    if plain and conversion == 0 and vm.recorder.counts and type(value) is TensorValue and not value.is_known():
+    if plain and conversion == 0 and vm.recorder.counts and type(value) is TensorValue and value.fake.dim() and not value.is_known():
         return LateText(vm, value)
     if conversion:
         value = vm.call(vm.wrap(CONVERSIONS[conversion]), [value], {})
@@ -240,6 +241,9 @@ def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     parts = frame.popn(ins.argval)
     if late := [part for part in parts if type(part) is LateText]:
         frame.push(LateText(vm, late[0].tensor, min(part.place for part in late)))
+        return
+    if any(part.told_later for part in parts) and (text := made_text(joined, [ConstantValue(""), *parts])) is not None:
+        frame.push(text)
         return
     try:
         frame.push(ConstantValue("".join(v.constant() for v in parts)))

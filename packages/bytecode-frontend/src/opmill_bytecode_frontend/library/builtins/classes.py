@@ -25,6 +25,7 @@ from ...values.deques import DequeValue, longest
 from ...values.exceptions import initialized_late
 from ...values.functions import CellValue, MethodValue, PartialValue
 from ...values.immutable import PLACEMENTS
+from ...values.made_texts import formatted, made_text
 from ...values.mapping import DictValue, SetValue
 from ...values.objects import ObjectValue, builtin_base, find_in_mro
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, demanded_index, read_as_tuple
@@ -479,6 +480,10 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
     """``str`` or ``repr`` of a value (``name``: the method), by the program's own methods where there are any."""
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if value.told_later and name == "__str__" and value.python_type() is str:
+        return value
+    if value.told_later and (made := made_text(str if name == "__str__" else repr, [value])) is not None:
+        return made
     known = known_number(vm, value) if isinstance(value, ArrayValue) and value.is_number else None
     if name == "__str__" and known is not None and type(known) is not float:
         return ConstantValue(str(known))
@@ -542,8 +547,12 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
         if known is not None:
             return known
         value = text(vm, value, "__str__")
+    if isinstance(value, TensorValue) and value.cls is torch.Tensor and not value.fake.dim():
+        value = value.late(vm, "item") or value
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if (made := formatted(value, spec)) is not None:
+        return made
     if isinstance(value, ArrayValue) and value.is_number and (known := known_number(vm, value)) is not None and type(known) is not float:
         value = ConstantValue(known)
     return fold(vm, format, [value, spec], {})

@@ -16,7 +16,7 @@ from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
 from ...graph.failing import may_run_again
-from ...values.arrays import ArrayValue, like_layout, sizes_now, torch_dtype
+from ...values.arrays import ArrayValue, is_computed_with, like_layout, sizes_now, torch_dtype
 from ...values.assertions import demanded_of, may_demand
 from ...values.base import Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
@@ -57,6 +57,8 @@ REDUCING = {
     "add.reduce": "sum", "multiply.reduce": "prod", "maximum.reduce": "max", "minimum.reduce": "min", "logical_and.reduce": "all",
     "logical_or.reduce": "any", "logaddexp.reduce": "logsumexp",
 }  # fmt: skip
+MOVING = frozenset(".astype .copy .item .tolist".split())
+"""Methods that compute nothing."""
 ASKING = frozenset(".nonzero .tolist .item .argsort".split())
 """Methods that only compute."""
 ACCUMULATING = {
@@ -105,6 +107,8 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     if key in ABOUT_LAYOUTS:
         assume(vm, changing(vm, given) if key in ABOUT_SIZES else [])
         return vm.fresh(ask(vm, obj, key, args, kwargs))
+    if any(isinstance(value, ArrayValue) and not is_computed_with(value.like.dtype) for value in given) and not only_moves(key, given):
+        return refuse(vm, key, "torch does not compute with its dtype")
     if "out" in kwargs:
         return into(vm, obj, key, args, dict(kwargs))
     if key in (".__getitem__", ".__setitem__"):
@@ -146,6 +150,12 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     if type(written) is FunctionType:
         return vm.call(vm.wrap(written), args, kwargs)
     return of_known(vm, obj, args, kwargs) or refuse(vm, key, NO_PROGRAM)
+
+
+def only_moves(key: str, given: list[Value]) -> bool:
+    """Whether a function takes items as they are: converts them, hands them out, or gives a part of an array."""
+    plain = not any(isinstance(part, (ListValue, ArrayValue)) for part in (*given[1:], *getattr(given[-1], "items", ())))
+    return plain and (key in MOVING or (key == ".__getitem__" and len(given) == 2))
 
 
 def listed(vm: Interpreter, array: ArrayValue) -> Value:
@@ -350,7 +360,7 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
     if len(args) == 2 and key in BY_NUMBERS and isinstance(args[1], ConstantValue) and dtypes[0].kind in "iu":
         function, fits = BY_NUMBERS[key]
         kinds = "iu" if fits(int(args[1].value), dtypes[0].itemsize * 8) else ""
-    if any(dtype.kind not in kinds or torch_dtype(dtype) is None for dtype in dtypes):
+    if any(dtype.kind not in kinds or not is_computed_with(dtype) for dtype in dtypes):
         known = of_known(vm, obj, args, kwargs) if {d.kind for d in dtypes} <= set(KINDS) else None
         return known or stepped(vm, obj, key, args, kwargs, f"torch computes it in another way for {dtypes[0]}")
     demand_items(vm, obj, key, args, kwargs)

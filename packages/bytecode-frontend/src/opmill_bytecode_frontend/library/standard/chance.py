@@ -106,6 +106,12 @@ def choice(vm: Interpreter, generator: Value, items: Value) -> Value:
     return draw(vm, random.Random.choice, "random.choice", kinds.pop(), [generator, ConstantValue(tuple(plain))], {})
 
 
+@named("random.Random.sample", "random.Random.choices", "random.Random.shuffle")
+def several(vm: Interpreter, generator: Value, items: Value, *args: Value, **kwargs: Value) -> Value:
+    """Which ones, or in which order, is random: refused before anything is looked at, as the length of a history that grows."""
+    return vm.unsupported("FE019", "several items chosen by random", "which ones they are, is random", HINT)
+
+
 @named("random.Random.seed")
 def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
     """``random.seed()``: seeds when the program runs."""

@@ -34,7 +34,9 @@ NONE = ConstantValue(None)
 
 def said(vm: Interpreter, value: Value) -> Value:
     """A value as it is said: text as of now, since the object may be changed before the words come out."""
-    return value if isinstance(value, ConstantValue) or value.symbolic else vm.call(vm.wrap(str), [value], {})
+    if isinstance(value, ConstantValue) or value.symbolic or (value.told_later and value.python_type() is str):
+        return value
+    return vm.call(vm.wrap(str), [value], {})
 
 
 @handles(print)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...values.arrays import ArrayValue
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.sequence import SequenceValue
@@ -69,6 +70,8 @@ def tensor_class(cls: type, dtype: torch.dtype | None) -> None:
         kind: dict[str, Value] = {"dtype": ConstantValue(dtype or torch.get_default_dtype())}
         if len(args) == 1 and isinstance(args[0], TensorValue) and not kwargs:
             return vm.recorder.call_function(vm, torch.ops.aten.alias.default, [args[0]], {})
+        if len(args) == 1 and isinstance(args[0], ArrayValue) and not args[0].is_number and not kwargs:
+            return vm.call_builtin(torch.as_tensor, [args[0]], kind)
         if len(args) == 1 and isinstance(args[0], SequenceValue) and args[0].cls is not torch.Size and not kwargs:
             return vm.recorder.call_function(vm, torch.tensor, [args[0]], kind)
         if kwargs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import torch
 from opmill_fake_tensors import sized
 from opmill_guards.source import Pinned
 
-from ...values.base import Value
+from ...values.base import NotConstant, Value
 from ...values.constant import ConstantValue, is_none
 from ...values.data_dependent import LateFloat
 from ...values.functions import BuiltinValue
@@ -60,6 +61,9 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     if (array := array_of(data)) is not None and array.size <= LARGEST:
         kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
         data, function = vm.fresh(array.tolist()), torch.tensor
+    elif is_none(kwargs.get("dtype", NOTHING)) and has_numpy(vm, data):
+        with contextlib.suppress(NotConstant):
+            kwargs["dtype"] = ConstantValue(torch.tensor(like(vm, data)).dtype)
     if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
         dtype = kwargs.get("dtype", NOTHING)
         wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())
@@ -71,6 +75,20 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)
+
+
+def has_numpy(vm: Interpreter, data: Value) -> bool:
+    """Whether there are numbers of NumPy's in data: their types decide the tensor's, where Python's are of the default ones."""
+    if isinstance(data, SequenceValue):
+        return any(has_numpy(vm, item) for item in data.values(vm))
+    return data.python_type().__module__ == "numpy" and not isinstance(data, TensorValue)
+
+
+def like(vm: Interpreter, data: Value) -> object:
+    """Data of the same types. Raises NotConstant where there are other things than numbers."""
+    if isinstance(data, SequenceValue):
+        return [like(vm, item) for item in data.values(vm)]
+    return data.as_told() if data.told_later else data.constant()
 
 
 LARGEST = 4096
