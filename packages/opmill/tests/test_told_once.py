@@ -5,6 +5,7 @@ import functools
 import torch
 
 import opmill
+from opmill.record import BreakRecord, Record
 
 
 def passed_on(function):  # type: ignore[no-untyped-def]
@@ -71,3 +72,12 @@ def test_notebooks_show_what_prints_and_not_the_data() -> None:
     for each in (checked, profile, found, told):
         assert each._repr_html_().startswith("<pre") and "Struct" not in each._repr_html_()
     assert "all 1 agree" in checked._repr_html_() and "nothing is wrong" in found._repr_html_() and "FE030" in told._repr_html_()
+
+
+def test_a_break_is_one_whatever_sizes_of_data_take_part() -> None:
+    record = Record("f", test_a_break_is_one_whatever_sizes_of_data_take_part.__code__)
+    for number in (0, 1, 7):
+        why = f"only data tell: u{number} is an item"
+        record.add_break(BreakRecord("FE037", f"a decision on u{number} != 0", "a.py:3", why, "", (("a.py", 3, "f"),), ((3, 3, 1, 5),)))
+    record.add_break(BreakRecord("FE037", "a decision on u0 != 1", "a.py:3", "", "", (("a.py", 3, "f"),), ((3, 3, 1, 5),)))
+    assert [found.times for found in record.breaks] == [3, 1]

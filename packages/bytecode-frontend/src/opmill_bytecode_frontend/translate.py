@@ -23,7 +23,7 @@ from .assumptions.alias_guards import guard_shared, kept_apart
 from .breaks import graph_break
 from .breaks.continuation import define, forgetting, indent, parameter_name
 from .breaks.natives import is_users
-from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, sets  # noqa: F401 (how such values leave a capture)
+from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets  # noqa: F401 (how such values leave)
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay

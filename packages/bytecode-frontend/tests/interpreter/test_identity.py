@@ -80,3 +80,23 @@ def test_what_belongs_to_sys_is_read_at_each_call_by_python_itself_too():
             assert compiled(torch.ones(2))[1] == value
     finally:
         sys.argv = before
+
+
+FIVE, SIX = 5, 6
+
+
+def test_equal_numbers_that_are_not_assumed() -> None:
+    """Python has one object of each small integer, whoever makes it."""
+    programs = [
+        lambda x, y: (x + 1, x.size(0) is y.size(0), x.size(0) is not y.size(0) + 1),
+        lambda x, y: (x, x.size(0) * 2 is y.size(0) + y.size(0), len(x) is FIVE, SIX is len(y)),
+        lambda x, y: x.sum() * (len(x) is len(y)),
+    ]
+    for program in programs:
+        breaks: list[object] = []
+        compiled = capture(program, "eager", on_break=breaks.append)
+        for a, b in ((3, 3), (4, 4), (5, 5), (5, 4), (6, 4), (7, 6), (128, 128), (100, 99)):
+            assert str(compiled(torch.ones(a), torch.ones(b))) == str(program(torch.ones(a), torch.ones(b)))
+        assert not breaks
+        for size in (129, 256, 257, 300, 301, 256):
+            assert str(compiled(torch.ones(size), torch.ones(size))) == str(program(torch.ones(size), torch.ones(size)))

@@ -23,6 +23,7 @@ Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, column behind the last."""
 _MODULES = torch.nn.Module._call_impl.__code__.co_filename
 """Where the functions are that only call a module's ``forward``."""
+_DATA_SIZES = re.compile(r"\bu\d+\b")
 _KEPT = 256  # records of one callable; the oldest go first, so that a program that recompiles for ever does not grow for ever
 
 
@@ -54,6 +55,10 @@ class BreakRecord(InNotebooks, Struct, frozen=True):
     spans: tuple[Span, ...] = ()
     times: int = 1
     turns: bool = False
+
+    def place(self) -> tuple[object, ...]:
+        """What tells it from others: which sizes that only data tell take part (``u0``, ``u1``), and why, may differ from turn to turn."""
+        return self.code, self.where, self.stack[:1], self.spans[:1], _DATA_SIZES.sub("u", self.what)
 
     def __str__(self) -> str:
         often = f" (met {self.times} times)" if self.times > 1 else ""
@@ -140,7 +145,7 @@ class Record(Struct):
     def add_break(self, found: BreakRecord) -> None:
         """Notes a break once, and how often it was met: its code may be compiled again and again."""
         for number, known in enumerate(self.breaks):
-            if (known.code, known.where) == (found.code, found.where) and str(replace(known, times=1)) == str(found):
+            if known.place() == found.place():
                 self.breaks[number] = replace(known, times=known.times + 1)
                 return
         count("breaks")

@@ -181,6 +181,7 @@ NAMES: tuple[Row, ...] = (
         required=True,
     ),
     *rows("softmax of rows that are masked whole is torch's own", "torch._safe_softmax"),
+    *rows("quantised tensors end the graph", "torch._make_per_tensor_quantized_tensor"),
 )
 """In the order of the groups."""
 

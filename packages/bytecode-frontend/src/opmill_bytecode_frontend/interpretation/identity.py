@@ -68,6 +68,8 @@ def same_numbers(vm: Interpreter, left: Value, right: Value) -> bool:
     refuse_nan(vm, left, right)
     if left.python_type() is not right.python_type() or not vm.truth(vm.compare("==", left, right)):
         return False
+    if left.python_type() is int and all(vm.truth(vm.compare(op, left, ConstantValue(end))) for op, end in ((">=", -5), ("<=", 256))):
+        return True  # of which Python has one object each
     if left.python_type() in BY_VALUE:
         vm.unsupported(
             "FE028", f"identity of equal {left.python_type().__name__} objects", "only their values are known", "compare with =="
