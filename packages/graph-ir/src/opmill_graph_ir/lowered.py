@@ -30,7 +30,7 @@ PARTS = {"complex64": "float32", "complex128": "float64"}
 class BufferInfo:
     """A tensor of the program. Strides in elements. ``fixed``: the strides are an obligation (inputs, outputs, what an extern operator
     was promised); otherwise the scheduler may choose others. ``opaque``: how it lies is known to its library alone, and strides mean
-    nothing."""
+    nothing. ``multiplied``: as in ``capture.graph.Meta``."""
 
     name: str
     dtype: str
@@ -41,6 +41,7 @@ class BufferInfo:
     fixed: bool = True
     origin: str = ""
     opaque: bool = False
+    multiplied: int = 0
 
     @property
     def cells(self) -> BufferInfo:

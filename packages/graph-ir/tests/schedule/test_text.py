@@ -57,11 +57,12 @@ size u0 = None
 size u1 = max(u0, 3)
 input x: float32[8]
 held w: bfloat16[2, 4] strides [1, 2] on cuda:0 opaque   # w
+held v: float32[2, 4] multiplied 30
 constant c: int64[1]
 temporary y: float32[8] free computing
 bytes c 0100000000000000
 demand 'u0 > 3', 'too   # few; here'
-takes x, w, s0
+takes x, w, v, s0
 call y = opmill::exp (x); source='y', kernel=0
 call y = opmill::cond (x); bodies=[1], draws=True
 pointwise of y   # of no axes
@@ -78,4 +79,9 @@ def test_everything_that_a_lowered_program_may_hold_is_read_back():
     assert show_lowered(program) == text
     kernel, cond = program.nodes[:2]
     assert kernel.kernel.name == "exp" and cond.bodies[0].nodes[0].origin == "it's"
-    assert program.buffers["w"].opaque and program.definitions == {"u1": "max(u0, 3)"} and program.symbols["u0"] is None
+    assert (
+        program.buffers["w"].opaque
+        and program.buffers["v"].multiplied == 30
+        and program.definitions == {"u1": "max(u0, 3)"}
+        and program.symbols["u0"] is None
+    )

@@ -24,7 +24,7 @@ class PlanFormatError(RuntimeCacheError, ValueError):
 
 
 class PlanError(RuntimeCacheError, ValueError):
-    """A plan breaks a law of the format (RC010-RC029, RC080-RC082)."""
+    """A plan breaks a law of the format (RC010-RC029, RC080-RC083)."""
 
 
 class BindError(RuntimeCacheError, RuntimeError):

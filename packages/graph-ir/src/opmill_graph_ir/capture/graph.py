@@ -26,6 +26,8 @@ class Meta:
     device: str
     opaque: bool = False
     """Whether it lies as only the library knows that made it: strides mean nothing then, and only operators take it."""
+    multiplied: int = 0
+    """Of a held matrix that stays: by how many rows it is multiplied in products that may keep it in a form of their own; 0 for none."""
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"

@@ -79,8 +79,8 @@ def _symbol(symbol: Symbol) -> str:
 def looks(meta: Meta) -> str:
     """What a value looks like, as texts of graphs have it: ``float32[16, 4] strides [1, 16] on cuda:0``."""
     strides = "" if meta.strides == contiguous(meta.sizes) else f" strides {_listed(meta.strides)}"
-    opaque = " opaque" if meta.opaque else ""
-    return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == HOST else f' on {meta.device}'}"
+    marks = " opaque" * meta.opaque + f" multiplied {meta.multiplied}" * (meta.multiplied != 0)
+    return f"{meta.dtype}{_listed(meta.sizes)}{strides}{marks}{'' if meta.device == HOST else f' on {meta.device}'}"
 
 
 def _listed(sizes: Sequence[Any]) -> str:
@@ -244,7 +244,11 @@ def parse_looks(text: str) -> Meta:
         shown, _, rest = rest.removeprefix(" strides [").partition("]")
         strides = _sizes(items(shown))
     opaque, rest = rest.startswith(" opaque"), rest.removeprefix(" opaque")
-    return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or HOST, opaque)
+    multiplied = 0
+    if rest.startswith(" multiplied "):
+        number, _, rest = rest.removeprefix(" multiplied ").partition(" ")
+        multiplied, rest = int(number), f" {rest}" if rest else ""
+    return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or HOST, opaque, multiplied)
 
 
 def _sizes(nodes: Sequence[ast.expr]) -> tuple[Size, ...]:

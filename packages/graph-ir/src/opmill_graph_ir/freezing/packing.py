@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 from opmill_runtime_cache.devices.registry import traits_of
+from opmill_runtime_cache.executor.native import packs_matrices
 
 from ..capture.graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
+from ..dense import Size
 from ..planning.few_rows import reads_once
 from .beside import put_together
 from .constant import Constant, constant_values, is_view
@@ -39,6 +41,13 @@ _TRANSPOSED = (
     torch.ops.mkldnn._convolution_transpose_pointwise.default,
 )
 """What lays weights out, and what multiplies with them."""
+_LEAST_PACKED = 3 << 15
+"""Elements of a matrix below which products with few others beside them are as quick if it lies in rows."""
+_FEWEST_ROWS = 24
+"""Of what is multiplied, for a packed form to pay."""
+_PAGE, _GAP = 1024, 16
+"""Rows of a multiple of so many elements get a gap behind them: their elements of one column fall into the same few places of a cache, and
+products of 128 rows with a matrix of 768 by 3,072 take 5.4 ms instead of 3.5."""
 _UNKNOWN_ROWS = 32
 """What a number of rows that depends on the call is taken for."""
 
@@ -100,7 +109,7 @@ class _Packer:
         if reads_once(self.graph.metas[x.name], self.graph.metas[matrix.name]) and not self._is_widened(matrix):
             return None  # loops go over the matrix at the memory's speed, in the time that oneDNN's kernels take or half of it
         if out.dtype == "float32" and torch.backends.mkl.is_available():
-            return self._laid_in_rows(node, matrix)
+            return self._kept_by_the_executor(node, matrix, given) or self._laid_in_rows(node, matrix)
         if depth * columns < _LEAST_MATRIX.get(out.dtype, 0):
             return None
         if count * depth * columns < _LEAST_PRODUCT or (bias is not None and self.graph.metas[bias.name].sizes != (columns,)):
@@ -111,17 +120,38 @@ class _Packer:
         make(torch.ops.mkldnn._linear_pointwise.default, args, out, node.results[0] or "")
         return make.nodes
 
+    def _kept_by_the_executor(self, node: Node, matrix: Value, rows: Size) -> list[Node] | None:
+        """The product as it is, of a matrix that the executor may pack as MKL's kernels read it; what it is a view of stays as it is."""
+        depth, columns = self.graph.metas[matrix.name].sizes
+        if type(rows) is not int or rows < _FEWEST_ROWS or depth * columns < _LEAST_PACKED or not packs_matrices():
+            return None
+        name = matrix.name
+        while (maker := self.makers.get(name)) is not None and is_view(maker):
+            name = maker.args[0].name
+        meta = self.graph.metas[name]
+        if meta.multiplied not in (0, rows) or meta.dtype != "float32":
+            return None
+        self.graph.metas[name] = replace(meta, multiplied=rows)
+        return [node]
+
     def _laid_in_rows(self, node: Node, matrix: Value) -> list[Node] | None:
         """The product as it is, of a matrix that lies as MKL reads it: a tenth quicker than turning it in every call, and quicker than
         oneDNN's kernels."""
         make = Maker(self.graph, node.origin)
         meta = make.meta(matrix)
-        laid = replace(meta, strides=rows(meta.sizes))
+        depth, columns = meta.sizes
+        gap = _GAP if columns % _PAGE == 0 else 0
+        laid = replace(meta, strides=(columns + gap, 1))
         if meta == laid:
             return None
         key = matrix.name, "rows"
         if key not in self.packed:
-            self.packed[key] = make(aten.clone.default, (matrix,), laid, memory_format=torch.contiguous_format)
+            whole = replace(meta, sizes=(depth, columns + gap), strides=laid.strides)
+            if gap:
+                wide = make(aten.constant_pad_nd.default, (matrix, [0, gap]), whole)
+                self.packed[key] = make(aten.slice.Tensor, (wide, 1, 0, columns), laid)
+            else:
+                self.packed[key] = make(aten.clone.default, (matrix,), laid, memory_format=torch.contiguous_format)
         make.nodes.append(replace(node, args=replace_values(node.args, {matrix.name: self.packed[key].name})))
         return make.nodes
 

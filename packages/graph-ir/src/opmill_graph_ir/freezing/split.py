@@ -28,7 +28,7 @@ def split(graph: AtenGraph, frozen: Sequence[str], constant: Constant) -> tuple[
         inputs=list(frozen),
         constants={n: t for n, t in graph.constants.items() if n in whole},
         nodes=[node for node in graph.nodes if any(r in whole for r in node.results)],
-        metas=graph.metas,
+        metas={name: replace(meta, multiplied=0) if meta.multiplied else meta for name, meta in graph.metas.items()},
         outputs=[OutputTensor(name) for name in folded],
     )
     read = {v.name for node in main.nodes for v in values_in((node.args, node.kwargs))} | {

@@ -145,6 +145,7 @@ class Context:
             role != "temporary",
             self.origin,
             meta.opaque,
+            meta.multiplied,
         )
         return View(name, meta.dtype, meta.sizes)
 

@@ -151,7 +151,7 @@ class _Builder:
         info = self.schedule.lowered.buffers.get(name)
         if info is None:
             return SizeInput(name, name)
-        return TensorInput(self._define(name), spec(info), info.role == "held", name, info.opaque)
+        return TensorInput(self._define(name), spec(info), info.role == "held", name, info.opaque, info.multiplied)
 
     def bindings(self) -> tuple[SizeOf, ...]:
         """Size symbols that are not inputs themselves, each from the first dimension whose size, or else stride, shows it."""

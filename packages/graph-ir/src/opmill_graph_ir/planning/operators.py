@@ -30,6 +30,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
             m.device,
             roles.get(n, "temporary"),
             opaque=m.opaque,
+            multiplied=m.multiplied,
         )
         for n, m in graph.metas.items()
     }

@@ -74,7 +74,8 @@ def heading(program: Lowered | Program, buffers: Iterable[BufferInfo]) -> list[s
         free = "" if info.fixed else " free"
         where = "" if info.device == HOST else f" on {info.device}"
         strides = "" if info.strides == _rows(info.sizes) else f" strides {_sizes(info.strides)}"
-        may = " opaque" * info.opaque + " computing" * (info.name in program.computing)
+        stays = f" multiplied {info.multiplied}" * (info.multiplied != 0)
+        may = " opaque" * info.opaque + stays + " computing" * (info.name in program.computing)
         lines.append(f"{info.role} {info.name}: {info.dtype}{_sizes(info.sizes)}{strides}{where}{free}{may}{_comment(info.origin)}")
     return lines
 
@@ -325,7 +326,10 @@ class ProgramParser(ExpressionParser):
         if "computing" in words:
             self.computing.append(name)
         self.dtypes[name] = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-        self.buffers[name] = BufferInfo(name, dtype, extents, strides, device, _ROLES[role], "free" not in words, origin, "opaque" in words)
+        multiplied = int(words[words.index("multiplied") + 1]) if "multiplied" in words else 0
+        self.buffers[name] = BufferInfo(
+            name, dtype, extents, strides, device, _ROLES[role], "free" not in words, origin, "opaque" in words, multiplied
+        )
 
     def sizes(self, text: str) -> tuple[Index, ...]:
         return tuple(map(self.index_of, items(text)))

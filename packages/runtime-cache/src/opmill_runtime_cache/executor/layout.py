@@ -227,7 +227,8 @@ class CellRow(Row):
 
 
 class BlasRow(Row):
-    """A matrix product: slots (``bias`` -1 for none) and factors. ``batched``: of stacks of matrices."""
+    """A matrix product: slots (``bias`` -1 for none) and factors. ``batched``: of stacks of matrices. ``rows``: ``b`` stays, and is to be
+    packed for products of so many rows; 0 where it is not."""
 
     out: int
     bias: int
@@ -236,6 +237,7 @@ class BlasRow(Row):
     beta: float
     alpha: float
     batched: bool
+    rows: int = 0
 
 
 class CallRow(Row):

@@ -58,6 +58,12 @@ def _load() -> str | None:
     return missing and f"torch {torch.__version__} does not offer {missing} to native code"
 
 
+def packs_matrices() -> bool:
+    """Whether plans make products with held matrices that stay (``TensorInput.multiplied``) from a packed form: the library of products
+    that torch brought along is MKL then."""
+    return _load() is None and _native.packs_matrices()
+
+
 def _reach_devices(plan: Plan) -> None:
     """Raises BindError (RC046) where a device that the plan uses is not there."""
     specs = [item.spec for item in (*plan.inputs, *plan.constants) if not isinstance(item, SizeInput)]

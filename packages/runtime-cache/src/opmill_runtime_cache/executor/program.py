@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from ..devices.cuda import DEVICE as CUDA
 from ..devices.cuda import reaches_host
@@ -43,6 +44,7 @@ from ..plan.model import (
 from ..plan.verify import READS, SIZES, args_of, slots_in
 from .control import Body
 from .layout import (
+    BlasRow,
     CallRow,
     CallStep,
     CheckStep,
@@ -90,6 +92,7 @@ class _Lowering:
         self.slots: list[SlotRow] = []
         self.labels: list[str] = []
         self.current: dict[int, int] = {}  # the plan's slot -> ours
+        self.multiplied: dict[int, int] = {}  # held matrices that stay, and by how many rows they are multiplied
         self.steps: list[StepRow] = []
         self.calls: list[CallRow] = []
         self.evaluated: set[int] = set()
@@ -251,6 +254,8 @@ def _inputs(state: _Lowering) -> tuple[KeyRow, ...]:
                 label,
                 device=item.spec.device,
             )
+            if item.multiplied:
+                state.multiplied[state.slot(item.slot)] = item.multiplied
     for constant in state.plan.constants:
         spec = constant.spec
         label = f"constant of slot {constant.slot}"
@@ -289,9 +294,21 @@ def _written_inputs(state: _Lowering, slots: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(root for root in roots if state.slots[root].kind in (SlotKind.input, SlotKind.held)))
 
 
+def _expect_unwritten(state: _Lowering, roots: Iterable[int], origin: str) -> None:
+    if not state.multiplied.keys().isdisjoint(roots):
+        raise BindError("RC049", what="a matrix that was promised to stay would be written", where=origin, hint="compile again")
+
+
+def _packing(state: _Lowering, blas: BlasRow | None) -> BlasRow | None:
+    """The product, which is told by how many rows its second matrix is multiplied where that stays."""
+    rows = 0 if blas is None else state.multiplied.get(state.slots[blas.b].root, 0)
+    return replace(blas, rows=rows) if rows and blas is not None else blas
+
+
 def _launch(state: _Lowering, step: Launch, entries: Sequence[Kernel]) -> None:
     slots = tuple(state.slot(index) for index in step.slots)
     bumps = _written_inputs(state, (slots[position] for position in step.writes))
+    _expect_unwritten(state, bumps, step.origin)
     checks = tuple((exception_of(name), message) for name, message in step.checks)
     values = tuple(state.ready(size) for size in step.sizes)
     entry = entries[step.kernel]
@@ -396,6 +413,7 @@ def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
         if state.slots[state.slots[slot].root].kind == SlotKind.constant:
             raise BindError("RC049", what=f"{step.op} would write a constant of the plan", where=step.origin, hint="compile again")
         state.slots[slot].shares_version = True
+    _expect_unwritten(state, _written_inputs(state, written), step.origin)
     specs = step.specs or (None,) * len(step.results)
     results = [-1 if index is None else _result(state, step, index, spec) for index, spec in zip(step.results, specs, strict=True)]
     name, overload_name = step.op.partition(".")[::2]
@@ -408,7 +426,7 @@ def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
         way.returns,
         tensors,
         way.shim,
-        way.blas,
+        _packing(state, way.blas),
         make=_Constant(python.function),
         python_slots=tuple(state.slot(slot) for slot in python.slots),
         python_values=tuple(state.ready(size) for size in python.sizes),

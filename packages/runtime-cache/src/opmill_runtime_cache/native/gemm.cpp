@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -121,10 +122,16 @@ void spread(const Gemm& gemm, T* out, const T* bias) {
   start_team(Spread<T>::part, &work, threads, 0);  // the whole team: one of another size would have to be built
 }
 
+bool run_packed(const Gemm& g, void* out, const void* a, const void* b) {
+  return g.packed->multiply(static_cast<float*>(out), g.ld_out, static_cast<const float*>(a), g.ld_second, g.trans_second == 'T',
+                            static_cast<const float*>(b), static_cast<float>(g.beta));
+}
+
 template <class T>
 void run(const Gemm& g, T* out, const T* bias, const T* a, const T* b) {
   if (g.reads_bias && out != bias) spread(g, out, bias);
   const FewThreads threads(g);
+  if (std::is_same_v<T, float> && g.packed && run_packed(g, out, a, b)) return;
   const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
   const T* first = g.swapped ? a : b;
   const T* second = g.swapped ? b : a;
@@ -157,6 +164,7 @@ void load_blas(void* library) {
   find(library, "MKL_Set_Num_Threads_Local", &set_threads);
   find(library, "sgemm_batch_", &Blas<float>::batch);
   find(library, "dgemm_batch_", &Blas<double>::batch);
+  load_packing(library);
   find(library, "omp_get_thread_num", &thread_number);
   find(library, "omp_get_num_threads", &team_size);
   find(library, "omp_in_parallel", &inside_team);
@@ -194,6 +202,12 @@ Gemm plan_gemm(bool is_double, const Matrix& out_, const Matrix* bias, const Mat
   g.bias = addend, g.out = out;
   g.is_double = is_double, g.usable = true;
   return g;
+}
+
+bool packs(const Gemm& g, PackedShape* shape) {
+  if (!PackedMatrices::available() || !g.usable || g.is_double || g.swapped || g.batch != 1) return false;
+  *shape = {g.n, g.m, g.k, g.ld_first, g.trans_first == 'T', static_cast<float>(g.alpha)};
+  return true;
 }
 
 void run_gemm(const Gemm& gemm, void* out, const void* bias, const void* a, const void* b) {

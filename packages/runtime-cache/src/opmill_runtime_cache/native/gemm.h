@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "packed.h"
+
 namespace opmill {
 
 // A matrix (batch, rows, columns) in memory; strides in elements.
@@ -22,9 +24,13 @@ struct Gemm {
   double alpha = 1, beta = 0;
   int64_t batch = 1, a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0;
   Matrix bias{}, out{};
+  PackedMatrix* packed = nullptr;  // b, where it stays; the program owns it
 };
 
 void load_blas(void* library);
+
+// Whether BLAS can read the second matrix of a product packed, and how then.
+bool packs(const Gemm& gemm, PackedShape* shape);
 
 // Decides whether BLAS can do this product as it lies in memory. `bias` may be null (then beta is taken as 0).
 Gemm plan_gemm(bool is_double, const Matrix& out, const Matrix* bias, const Matrix& a, const Matrix& b, double beta, double alpha);

@@ -95,6 +95,14 @@ Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& c
                    matrix_of(instance, call.b, batch, batched), call.beta, call.alpha);
 }
 
+// The packed form of the second matrix of a product of float32, where it stays; nullptr where there is none.
+PackedMatrix* packed_of(const Program& program, const Instance& instance, const BlasCall& call, const Gemm& gemm) {
+  const int root = program.slots[call.b].root;
+  PackedShape shape;
+  if (!call.rows || program.slots[root].kind != SlotKind::held || !packs(gemm, &shape) || shape.rows != call.rows) return nullptr;
+  return program.packed->find(root, instance.byte_offset[call.b], shape);
+}
+
 // Products on GPUs that were planned, by everything that their plan depends on.
 using CudaGemms = std::map<std::vector<int64_t>, std::shared_ptr<CudaGemm>>;
 
@@ -136,6 +144,7 @@ void plan_calls(const Program& program, Instance& instance) {
     if (call.blas.present && call.route != Route::python && cuda_index(program.slots[call.blas.out].device) >= 0)
       on_gpu = cuda_gemm_of(program, instance, call.blas, known);
     else if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
+    if (gemm.usable) gemm.packed = packed_of(program, instance, call.blas, gemm);
     if (on_gpu) instance.workspace = std::max(instance.workspace, on_gpu->workspace_bytes());
     instance.cuda_gemms.push_back(on_gpu);
     if ((!gemm.usable && !on_gpu) || !call.apart_late.empty())

@@ -231,7 +231,8 @@ enum {
   beta = 4,
   alpha = 5,
   batched = 6,
-  fields_ = 7,
+  rows = 7,
+  fields_ = 8,
 };
 }  // namespace blas_row
 

@@ -232,6 +232,8 @@ PyObject* load(PyObject*, PyObject* arguments) {
 
 PyObject* cuda_reaches_host(PyObject*, PyObject*) { return PyBool_FromLong(opmill::cuda_reaches_host()); }
 
+PyObject* packs_matrices(PyObject*, PyObject*) { return PyBool_FromLong(opmill::PackedMatrices::available()); }
+
 PyObject* load_cuda(PyObject*, PyObject* arguments) {
   const char *driver, *torch_cuda;
   if (!PyArg_ParseTuple(arguments, "ss", &driver, &torch_cuda)) return nullptr;
@@ -302,6 +304,8 @@ PyMethodDef methods[] = {
     {"aliases", opmill::contained<aliases>, METH_O,
      "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
     {"places", opmill::contained<places>, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
+    {"packs_matrices", opmill::contained<packs_matrices>, METH_NOARGS,
+     "packs_matrices() -> bool: whether torch's BLAS multiplies with packed matrices. load() comes before."},
     {"cuda_reaches_host", opmill::contained<cuda_reaches_host>, METH_NOARGS,
      "Whether GPU kernels may be given memory of the process's own."},
     {"load_cuda", opmill::contained<load_cuda>, METH_VARARGS,

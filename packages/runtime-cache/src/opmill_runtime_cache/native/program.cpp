@@ -206,7 +206,8 @@ CallInfo read_call(PyObject* tuple) {
                  number(blas, blas_row::b),
                  PyFloat_AsDouble(at(blas, blas_row::beta)),
                  PyFloat_AsDouble(at(blas, blas_row::alpha)),
-                 number(blas, blas_row::batched) != 0};
+                 number(blas, blas_row::batched) != 0,
+                 number(blas, blas_row::rows)};
   }
   call.make_python = at(tuple, row::make);
   call.python_slots = numbers(at(tuple, row::python_slots));

@@ -12,6 +12,7 @@
 
 #include "cuda.h"
 #include "layout.h"
+#include "packed.h"
 #include "shims.h"
 #include "torch_api.h"
 #include "values.h"
@@ -58,6 +59,7 @@ struct BlasCall {
   int out = -1, bias = -1, a = -1, b = -1;
   double beta = 0, alpha = 1;
   bool batched = false;
+  int rows = 0;  // of `a`, where `b` stays and is to be packed for products of so many
 };
 
 // Slots whose memory may not overlap, unless they may be the same tensor and are.
@@ -116,6 +118,7 @@ struct Program {
   size_t visible = 0;  // the first step that outsiders see; a run that fails behind it is not to be made again
   bool timed = false;  // whether calls that begin now add to `clock`
   std::vector<double> clock;  // microseconds of each step in all calls; empty until somebody asks
+  std::unique_ptr<PackedMatrices> packed = std::make_unique<PackedMatrices>();  // of its held tensors
   std::shared_ptr<Regions> regions;  // once a profiler has watched a call; with the GIL
 };
 

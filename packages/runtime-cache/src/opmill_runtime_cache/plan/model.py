@@ -45,13 +45,17 @@ class TensorInput(_Data, frozen=True, tag="tensor"):
     the tensor object and reads its data pointer anew at each call. Others are passed with each call, in order.
 
     ``opaque``: a held tensor in a layout that only the library knows that made it (weights that were reordered for its kernels). It is
-    given to operators, and nothing else; strides in ``spec`` mean nothing."""
+    given to operators, and nothing else; strides in ``spec`` mean nothing.
+
+    ``multiplied``: a held matrix keeps its elements as long as the plan is bound to it, and products of so many rows
+    are made with it: an executor may keep it as its library of products reads it best. 0: nothing is promised."""
 
     slot: int
     spec: TensorSpec
     held: bool = False
     name: str = ""
     opaque: bool = False
+    multiplied: int = 0
 
 
 @final

@@ -158,7 +158,7 @@ def _input(item: TensorInput | SizeInput) -> str:
     name = _options(name=(repr(item.name), "''"))
     if type(item) is SizeInput:
         return f"{item.symbol} = size_input({name[2:]})"
-    name += ", opaque=True" if item.opaque else ""
+    name += ", opaque=True" * item.opaque + f", multiplied={item.multiplied}" * (item.multiplied != 0)
     return f"t{item.slot} = {'held' if item.held else 'input'}({_spec(item.spec)}{name})"
 
 
@@ -309,6 +309,7 @@ def _read_tensor(line: _Line) -> TensorInput:
         line.function == "held",
         line.literal("name", ""),
         line.literal("opaque", False),
+        line.literal("multiplied", 0),
     )
 
 

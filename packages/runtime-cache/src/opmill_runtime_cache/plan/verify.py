@@ -379,6 +379,8 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
             yield from ((code, where, what) for code, what in bounds.constant(tensor))
         else:
             state.given.add(tensor.slot)
+            if tensor.multiplied and (tensor.opaque or not tensor.held or not 0 < tensor.multiplied < 1 << 31):
+                yield "RC083", where, f"slot {tensor.slot} is no held matrix that {tensor.multiplied} rows are multiplied with"
             if tensor.opaque:
                 state.opaque.add(tensor.slot)
                 if not tensor.held:
