@@ -13,9 +13,14 @@ from torch.nn import functional as F
 from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Sizes
 from opmill_graph_ir.backend import CompiledGraph, compile_graph
+from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.graph import Meta
 from opmill_graph_ir.capture.text import looks, parse_looks
 from opmill_graph_ir.freezing import packing
+from opmill_graph_ir.freezing.rewrite import freeze
+from opmill_graph_ir.freezing.weights import held_inputs
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.plan.model import TensorInput
 
@@ -72,6 +77,18 @@ def test_the_executor_is_told_of_matrices_that_it_may_pack(name: str, rows: int,
         check(function, run, inputs)
     assert run.thaw() == 1
     check(function, run, inputs)
+
+
+@pytest.mark.skipif(not packing.packs_matrices(), reason="this MKL reads no packed matrices")
+@pytest.mark.parametrize(("function", "wanted"), [(F.linear, "addmm"), (lambda x, w, b: F.linear(x, w, b).tanh() * 2, "mm")])
+def test_loops_add_biases_to_products_with_packed_matrices(function: Callable[..., Any], wanted: str) -> None:
+    inputs = inputs_of(100, 512, 512)
+    with torch.no_grad():
+        module = torch.fx.symbolic_trace(lambda x, w, b: (function(x, w, b),))
+        made = freeze(functionalize(module, inputs), held_inputs(module, inputs))
+    assert made is not None
+    assert [n.op for n in lower(made.graph).nodes if isinstance(n, Extern)] == [f"aten::{wanted}"]
+    assert "aten::addmm" in [n.op for n in lower(made.graph, exact=True).nodes if isinstance(n, Extern)]
 
 
 @pytest.mark.parametrize("rows", [packing._FEWEST_ROWS - 1, 100])

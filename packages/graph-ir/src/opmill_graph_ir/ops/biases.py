@@ -1,8 +1,10 @@
-"""Products with a bias on GPUs, where loops alone read them: the bias is added by these.
+"""Products with a bias, where loops alone read them: the bias is added by these, on GPUs and where a packed matrix is multiplied.
 
-Adding it there is nearly free, and cuBLAS has quicker kernels for products without one. Measured on an H200: in half precision 4 to 50%
-where results are wider than the depth (narrower ones end in norms of rows, which lose by one more operand what the product wins); in
-float32 where they are not and there are too few tiles for all multiprocessors, up to 50%, since the depth is split then (swin_t's
+With a packed matrix, BLAS adds to what is in memory already, which a pass over it has to put there: 3 to 8% of a product of 128 rows.
+
+On GPUs adding it in loops is nearly free, and cuBLAS has quicker kernels for products without one. Measured on an H200: in half precision
+4 to 50% where results are wider than the depth (narrower ones end in norms of rows, which lose by one more operand what the product wins);
+in float32 where they are not and there are too few tiles for all multiprocessors, up to 50%, since the depth is split then (swin_t's
 inference: 10% in all)."""
 
 from __future__ import annotations
@@ -51,15 +53,17 @@ def _buffers(value: object) -> Iterator[str]:
 
 
 def _is_apart(ctx: Context, node: Extern, seen: Set[str]) -> bool:
-    bias, first, _ = node.args
+    bias, first, second = node.args
     [result] = node.results
     if result is None or result in seen or node.kwargs or type(bias) is not BufferArg or bias.sizes is not None:
         return False
     info, addend = ctx.buffers[result], ctx.buffers[bias.buffer]
-    if not traits_of(info.device).grid or len(addend.sizes) != 1 or addend.sizes[0] != info.sizes[1]:
+    if len(addend.sizes) != 1 or addend.sizes[0] != info.sizes[1]:
         return False
+    if ctx.buffers[second.buffer].multiplied:
+        return True
     columns, depth = info.sizes[1].constant, _depth(ctx, first)
-    if columns is None or depth is None:
+    if columns is None or depth is None or not traits_of(info.device).grid:
         return False
     return (
         depth < columns
