@@ -12,6 +12,7 @@ from ..target import Target
 from . import isa
 from .memory import all_lanes
 from .needs import Needs
+from .pieces import ERFCX, TANH, in_pieces
 from .types import C_OF_SHORT, SIGNED_OF_SIZE
 
 Emitter = Callable[[Needs, str, str, int, Target], str]
@@ -252,11 +253,13 @@ def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
 
 
 def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    """A polynomial near 0, 1 - 2 / (exp(2 |x|) + 1) from 0.8 on: gradients multiply what is missing to 1 by x^3, so it must be as exact as
-    the rest."""
+    """In pieces where processors look these up; else a polynomial near 0, 1 - 2 / (exp(2 |x|) + 1) from 0.8 on. Gradients multiply what is
+    missing to 1 by x^3, so it must be as exact as the rest."""
     v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     smaller, size, sign = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "copysign"))
+    if (pieces := in_pieces(needs, TANH, lanes, target, fma, smaller)) is not None:
+        return f"static inline {v} {full}({v} x) {{ return {sign}({pieces}({size}(x)), x); }}"
     # The exponential of 0 to 20, as in _exp_f32 with one factor.
     return f"""static inline {v} {full}({v} x) {{
   const {v} a = {smaller}({put}(10.0f), {size}(x)), s = a * a, near = {fma}(s * {_horner(fma, "s", _TANH, put)}, a, a), t = a + a;
@@ -341,6 +344,12 @@ def _erfc_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -
         return _vector(needs, "erfc", short, lanes, full, target)
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     smaller, size, exp = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "exp"))
+    if (pieces := in_pieces(needs, ERFCX, lanes, target, fma, smaller)) is not None:
+        return f"""static inline {v} {full}({v} x) {{
+  const {v} a = {smaller}({put}(10.1f), {size}(x)), s = a * a, lost = {fma}(a, a, -s), g = {pieces}(a);
+  const {v} y = {exp}(-s) * {fma}(-lost, g, g);
+  return x < 0 ? 2.0f - y : y;
+}}"""
     return f"""static inline {v} {full}({v} x) {{
   const {v} a = {smaller}({put}(10.1f), {size}(x)), u = (a - 2.0f) / (a + 2.0f), s = a * a, lost = {fma}(a, a, -s);
   const {v} g = {_horner(fma, "u", _ERFCX, put)} / {fma}(a, {put}(2.0f), {put}(1.0f)), y = {exp}(-s) * {fma}(-lost, g, g);

@@ -35,6 +35,8 @@ _X86: dict[tuple[str, str, int], str] = {
     # the power of two of a number, and what it is times that, from 3/4 to 3/2: NaN of negative ones
     ("getexp", "f32", 512): "__builtin_ia32_getexpps512_mask(x, x, -1, 4)",
     ("getmant", "f32", 512): "__builtin_ia32_getmantps512_mask(x, 11, x, -1, 4)",
+    # of 32 numbers in two registers those at the places in k, of which the lowest five bits count
+    ("lookup", "f32", 512): "__builtin_ia32_vpermt2varps512_mask(k, x, y, -1)",
     ("fma", "f32", 128): "__builtin_ia32_vfmaddps(x, y, z)",
     ("fma", "f64", 128): "__builtin_ia32_vfmaddpd(x, y, z)",
     ("fma", "f32", 256): "__builtin_ia32_vfmaddps256(x, y, z)",
