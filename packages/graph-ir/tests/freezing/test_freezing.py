@@ -327,6 +327,24 @@ def test_what_a_graph_writes_or_gives_out_does_not_stay() -> None:
             found[2].zero_()  # the caller's own: the next call must not see it
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_operators_over_weights_alone_may_give_no_tensor(asks: bool) -> None:
+    """Of what attention gives, that nobody reads: it is undefined where no weights of attention are asked for."""
+
+    def function(x: Any, q: Any, w: Any, b: Any, v: Any, c: Any) -> Any:
+        found = torch._native_multi_head_attention(q, q, q, 32, 4, w, b, v, c, None, asks)
+        return (x + found[0],)
+
+    inputs = [torch.randn(1, 5, 32), weight(1, 5, 32), weight(96, 32), weight(96), weight(32, 32), weight(32)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*GI030")
+        run = compiled(function, inputs)
+        assert run.frozen is not None and not any("attention" in name for name in operators(run))
+        for _ in range(2):
+            check(function, inputs, run)
+
+
 # ---- weights that change all the same ---------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..capture.attending import with_dense_attention
 from ..capture.control import ControlOperator
-from ..capture.graph import AtenGraph, Node
+from ..capture.graph import AtenGraph, Node, OutputTensor, values_in
 from ..capture.places import writing
 from ..capture.sizes import late_sizes
 from ..content import content_of
@@ -34,12 +34,13 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
         )
         for n, m in graph.metas.items()
     }
+    read = _read(graph)
     nodes = [
         Extern(
             n.func.name(),
             tuple(_arg(a) for a in n.args),
             {k: _arg(a) for k, a in n.kwargs.items()},
-            n.results,
+            tuple(r if r in read else None for r in n.results),
             None,
             (),
             n.origin,
@@ -55,6 +56,14 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
     constants = {n: content_of(t) for n, t in graph.constants.items()}
     outputs = tuple(plan_output(o, str) for o in graph.outputs)
     return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), outputs, constants, graph.symbols(), *late_sizes(graph.sizes))
+
+
+def _read(graph: AtenGraph) -> set[str]:
+    """What anybody looks at. Of other results nothing is known, not even whether they are tensors: attention that is asked for no weights
+    gives none."""
+    found = {v.name for n in graph.nodes for v in values_in((n.args, n.kwargs))} | set(graph.mutations.values())
+    found |= {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
+    return found | {name for n in graph.nodes for _, k, _ in n.binds if k is not None and (name := n.results[k]) is not None}
 
 
 def _binds(node: Node) -> tuple[tuple[str, str | None, int], ...]:
