@@ -60,7 +60,7 @@ def _is_apart(ctx: Context, node: Extern, seen: Set[str]) -> bool:
     info, addend = ctx.buffers[result], ctx.buffers[bias.buffer]
     if len(addend.sizes) != 1 or addend.sizes[0] != info.sizes[1]:
         return False
-    if ctx.buffers[second.buffer].multiplied:
+    if type(second) is BufferArg and ctx.buffers[second.buffer].multiplied:
         return True
     columns, depth = info.sizes[1].constant, _depth(ctx, first)
     if columns is None or depth is None or not traits_of(info.device).grid:
