@@ -6,12 +6,12 @@ import functools
 import inspect
 import os
 import sys
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ..values.base import written_in_python
+from ..values.base import find_in_mro, written_in_python
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -37,6 +37,14 @@ def has_methods(cls: type) -> bool:
     written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
     own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
     return any(type(raw) is FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
+
+
+def looked_up_in_c(cls: type) -> bool:
+    """Whether attributes of a class's objects are looked up by a library's own code in C, which may hand on to another object (proxies)."""
+    owner, hook = find_in_mro(cls.__mro__, "__getattribute__")
+    module = getattr(owner, "__module__", None)
+    own = owner is not object and not (type(module) is str and (exempt(module) or "numpy" in module))
+    return own and type(hook) is WrapperDescriptorType
 
 
 def is_disabled(function: object) -> bool:

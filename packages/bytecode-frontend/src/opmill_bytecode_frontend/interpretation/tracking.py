@@ -46,7 +46,7 @@ from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
 from .identity import is_held, root_is_pinned
-from .owners import exempt, has_methods, is_disabled
+from .owners import exempt, has_methods, is_disabled, looked_up_in_c
 
 if TYPE_CHECKING:
     from .machine import Interpreter
@@ -555,6 +555,8 @@ def thread_local(vm: Interpreter, obj: object, source: Source | None) -> Value:
 @tracks(object)
 def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """Any other object: one of a class of the program by its attributes, one of C by identity."""
+    if looked_up_in_c(type(obj)):
+        return untouched(vm, obj, source)
     heap = written_in_python(type(obj)) or type(obj) is object
     if not heap and hasattr(type(obj), "__next__"):
         return iterator_kind(obj, source)(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))

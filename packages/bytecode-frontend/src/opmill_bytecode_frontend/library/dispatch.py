@@ -25,7 +25,7 @@ from ..errors import Unsupported
 from ..graph.thread_state import switched, switches
 from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
-from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python
+from ..values.base import MISSING, NotConstant, Value, apply, find_in_mro, name_in_c, named_by_program, written_in_python
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
@@ -213,7 +213,7 @@ def made_anew(vm: Interpreter, obj: object, result: Any) -> Value:
     if hasattr(type(result), "__next__"):
         return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))
     constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
-    if isinstance(result, CHANGING) or (
+    if issubclass(type(result), CHANGING) or (
         constructs
         and written_in_python(type(result))
         and not exempt(type(result).__module__)
@@ -474,6 +474,20 @@ def init_storage(vm: Interpreter, cls: type, storage: Value, args: list[Value], 
 
 
 def _object_init(vm: Interpreter, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+    """``object.__init__``: arguments that nobody took are an error."""
+    cls = receiver.python_type()
+    if (args or kwargs) and find_in_mro(cls.__mro__, "__init__")[1] is not object.__init__:
+        vm.throw(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
+    if (args or kwargs) and find_in_mro(cls.__mro__, "__new__")[1] is object.__dict__["__new__"]:
+        vm.throw(TypeError, f"{name_in_c(cls)}.__init__() takes exactly one argument (the instance to initialize)")
+    return ConstantValue(None)
+
+
+def _object_init_subclass(vm: Interpreter, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+    """``object.__init_subclass__``: arguments that nobody took are an error."""
+    if args or kwargs:
+        given = "no keyword arguments" if kwargs else f"no arguments ({len(args)} given)"
+        vm.throw(TypeError, f"{receiver.constant().__qualname__}.__init_subclass__() takes {given}")
     return ConstantValue(None)
 
 
@@ -542,7 +556,7 @@ OBJECT_SLOTS: dict[str, Callable[..., Value]] = {
     "__str__": _object_str,
     "__repr__": _object_repr,
     "__format__": _object_format,
-    "__init_subclass__": _object_init,
+    "__init_subclass__": _object_init_subclass,
 }
 
 __all__ = ["DictView", "MethodValue", "call_builtin", "intercepted"]

@@ -246,6 +246,8 @@ class ModuleObject(KnownObject):
         names, changed = vars(self.obj), vm.effects.globals
         getter = names.get("__getattr__")
         found = name in names or (id(names), name) in changed or find_in_mro(type(self.obj).__mro__, name)[0] is not None
+        if not found and (id(names), "__getattr__") in changed:
+            vm.unsupported("FE021", f"attribute {name} of {self.describe()}", "its __getattr__ was set or deleted before")
         return not found and isinstance(getter, FunctionType) and not installed(getter.__code__.co_filename)
 
     def tells_state(self, name: str) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 from typing import Callable, Hashable, NoReturn
+
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Pinned
 
 from .base import ExistingObject, Machine, NotConstant, Value
 from .constant import ConstantValue
@@ -16,7 +20,7 @@ class ChanceValue(ConstantValue):
 
 
 class AddressValue(Value):
-    """``id(obj)`` of an object made in captured code, or the thread's identifier: good as a key, never leaves the capture."""
+    """``id(obj)`` of an object made in captured code, or of a text or a number: good as a key, never leaves the capture."""
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
@@ -32,8 +36,12 @@ class AddressValue(Value):
 
     def is_of(self, vm: Machine, other: Value) -> bool:
         """Whether another address is of the same object."""
+        if isinstance(self.owner, ConstantValue) and not isinstance(other, AddressValue) and issubclass(other.python_type(), int):
+            vm.unsupported(
+                "FE020", f"{self.describe()} compared with a number", f"any {type(self.owner.value).__name__} may have that address"
+            )
         if not isinstance(other, AddressValue) or not isinstance(self.owner, Value) or not isinstance(other.owner, Value):
-            return isinstance(other, AddressValue) and other.owner is self.owner
+            return False
         return vm.is_same(self.owner, other.owner)
 
     def m___eq__(self, vm: Machine, other: Value) -> Value:
@@ -47,6 +55,37 @@ class AddressValue(Value):
 
     def truth(self, vm: Machine) -> bool:
         return True
+
+
+class ThreadNumber(AddressValue):
+    """``threading.get_ident()``. Only what was asked about it is assumed: programs compare it with that of the thread that holds a lock."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def describe(self) -> str:
+        return "the number of the thread"
+
+    def key(self, vm: Machine) -> Hashable:
+        number = _thread.get_ident()
+        vm.guard(Predicate(Pinned(_thread.get_ident, "threading.get_ident()"), lambda asked: asked() == number, "is the same thread"))
+        return number
+
+    def is_of(self, vm: Machine, other: Value) -> bool:
+        if isinstance(other, AddressValue) or not issubclass(other.python_type(), (int, float)):
+            return isinstance(other, ThreadNumber)
+        try:
+            number = other.constant()
+        except NotConstant as exc:
+            vm.unsupported("FE020", f"{self.describe()} compared with {exc}", "either may be another at each call")
+        answer = number == _thread.get_ident()
+        told = Predicate(
+            Pinned(_thread.get_ident, "threading.get_ident()"),
+            lambda asked: (asked() == number) is answer,
+            f"{'is' if answer else 'is not'} {number}",
+        )
+        vm.guard(told)
+        return answer
 
 
 class RandomNumber(Value):

@@ -16,7 +16,7 @@ from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned
 
 from ...breaks.returning import Made
-from ...interpretation.owners import exempt
+from ...interpretation.owners import exempt, looked_up_in_c
 from ...values.arrays import ArrayValue, known_number
 from ...values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
 from ...values.classes import ClassValue, ModuleObject, SuperValue
@@ -177,6 +177,8 @@ def new_object(vm: Interpreter, cls: type) -> ObjectValue:
             "the function runs as it is, and what it calls is captured",
             whole=True,
         )
+    if looked_up_in_c(cls):
+        vm.unsupported("FE012", f"making a {cls.__qualname__}", "attributes of its objects are looked up in C")
     for base in cls.__mro__:
         if base in STORAGE:
             return ObjectValue(cls, storage=STORAGE[base]())

@@ -28,7 +28,7 @@ from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValu
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
 from ...values.objects import ObjectValue, checked_length, find_in_mro
-from ...values.opaque import AddressValue
+from ...values.opaque import AddressValue, ThreadNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ...values.sets import to_keys
 from ...values.tensor import SAID, TensorValue
@@ -383,7 +383,7 @@ class Hashed:
 @handles(_thread.get_ident)
 def get_ident(vm: Interpreter) -> Value:
     """``threading.get_ident()``: a number that only compares."""
-    return AddressValue(_thread)
+    return ThreadNumber()
 
 
 @handles(functools.cmp_to_key)
