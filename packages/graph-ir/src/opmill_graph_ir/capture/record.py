@@ -353,8 +353,9 @@ class Recorder(FakeContext):
             distrust_twins()
             with self:
                 return func.decompose(*args, **kwargs)
-        if (tracked := _TRACKED.get(op.name)) is not None and not args[0].meta.is_neg():
+        if (tracked := _TRACKED.get(op.name)) is not None:
             whole = torch.conj_physical(args[0].conj()) if args[0].meta.is_conj() else args[0]  # of a copy that nobody else sees
+            whole = whole.clone() if whole.meta.is_neg() else whole
             return list(self.run(tracked, [whole, *args[1:]], kwargs))
         if op.packet in _STRIDED and not op.writes:
             return run_of_strides(self.run, op.base_name, args, kwargs, self.state.origin)
