@@ -23,6 +23,7 @@ from ...values.sequence import ListValue, TupleValue, members
 from ...values.tensor import TensorValue
 from ..registry import named, receives_function
 from ..standard.caches import ReadAgain
+from .deciding_optimizers import is_undecided
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -33,8 +34,9 @@ _CLASSES = (
     "rprop.Rprop sgd.SGD sparse_adam.SparseAdam _muon.Muon _adafactor.Adafactor"
 ).split()
 DECIDING = frozenset("ASGD RAdam SparseAdam Adafactor".split())
-"""Those that decide on the count of steps, or on which elements have gradients: no graph has their steps whole."""
-MAKING = frozenset("Adadelta Adam Adamax AdamW Muon NAdam RMSprop Rprop".split())
+"""Those that decide on the count of steps, or on which elements have gradients: no graph has their steps whole, but for those that
+``deciding_optimizers`` has programs for."""
+MAKING = frozenset("ASGD RAdam Adadelta Adam Adamax AdamW Muon NAdam RMSprop Rprop".split())
 """Those whose first step makes what the others go on with before it does anything else."""
 MANY = 32
 """Parameters with more than which a step is not read for what comes behind it, if the graph may end: each takes some fifteen operations."""
@@ -53,7 +55,8 @@ def step(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Va
         return None
     instead = vm.stand_in(function)
     count = sum(len(group["params"]) for group in optimizer.obj.param_groups)
-    if instead is None and (optimizer.python_type().__name__ in DECIDING or (vm.recorder.counts and count > MANY)):
+    deciding = optimizer.python_type().__name__ in DECIDING and not is_undecided(optimizer.obj)
+    if instead is None and (deciding or (vm.recorder.counts and count > MANY)):
         instead = function
     if instead is None or vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth() or not stands_apart(vm, optimizer):
         return None
