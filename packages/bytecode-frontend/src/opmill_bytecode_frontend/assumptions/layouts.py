@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ class Laid(Struct, frozen=True):
 
     def changed(self, now: Array) -> set[int]:
         """Dimensions whose sizes are others; none, where more is than sizes."""
-        if getattr(now, "dtype", None) != self.dtype or now.ndim != len(self.sizes) or not side_by_side(now):
+        if not is_array(now) or now.dtype != self.dtype or now.ndim != len(self.sizes) or not side_by_side(now):
             return set()
         return {d for d, n in enumerate(self.sizes) if n is not None and n != now.shape[d]}
 
@@ -45,6 +46,11 @@ class Number(Struct, frozen=True):
     def __call__(self, now: Array) -> bool:
         held: Array = now
         return type(now) is self.cls and bool(held.tobytes() == self.held)
+
+
+def is_array(found: object) -> bool:
+    """Whether what is found where an array was is one: NumPy takes None for a dtype, so that one that is missing equals float64."""
+    return isinstance(found, sys.modules["numpy"].ndarray)
 
 
 def side_by_side(array: Array) -> bool:

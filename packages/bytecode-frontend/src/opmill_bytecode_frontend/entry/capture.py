@@ -45,6 +45,7 @@ from .turns import Turns
 from .varying import Seen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from opmill_guards._native import Entry
@@ -252,7 +253,7 @@ class Capture:
                 self._limit(compiled, kinds, args, kwargs)
                 return self.fn
             if compiled.entries:
-                for learnt in self.seen.note(compiled.entries, compiled.bind(args, kwargs)):
+                for learnt in self._noted(compiled, compiled.bind(args, kwargs)):
                     self._learns(compiled, learnt)
                 if context.on_recapture is not None:
                     context.on_recapture(self.fn, compiled.explain_miss(args, kwargs))
@@ -288,6 +289,16 @@ class Capture:
             entry = compiled.insert(GuardSet(translation.guards, translation.loads), translation.target, translation.direct)
             self.compiled_for[kinds] += 1
             return entry
+
+    def _noted(self, compiled: CompiledFunction, values: Mapping[str, object]) -> list[object]:
+        """``Seen.note``; an error in it costs what would have been learnt."""
+        try:
+            return self.seen.note(compiled.entries, values)
+        except Exception:
+            if self.strict:
+                raise
+            log.warning("internal error while comparing the arguments of %s", self.fn.__qualname__, exc_info=True)
+            return []
 
     def _watched(self) -> AbstractContextManager[object]:
         """Who wants to is told meanwhile what the capture has come to."""

@@ -89,6 +89,8 @@ class Interpreter(Operators, Assumptions):
         self.attempts = 0
         """How many operations are running that have an answer to an exception of the program."""
         self.known: dict[int, tuple[object, Value]] = {}
+        self.tables: dict[int, object] = {}
+        """The objects whose instance dictionaries, by address, hold their attributes."""
         self.overridden: dict[Source | None, type] = {}
         """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
         self.guards: dict[object, Any] = {}

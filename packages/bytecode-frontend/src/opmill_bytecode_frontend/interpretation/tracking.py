@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 import torch
 
 from opmill_guards import CompiledFunction
-from opmill_guards.guard import Equals, Is, Length, Predicate, TypeIs
+from opmill_guards.guard import Equals, Is, Length, Predicate, SameObject, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 from opmill_guards.storage import length_of
 
@@ -263,7 +263,22 @@ def with_storage(vm: Interpreter, obj: object, source: Source | None, storage: V
     """An object of a class written in Python on a builtin container."""
     if type(find_in_mro(type(obj).__mro__, "__getitem__")[1]) is types.FunctionType:
         vm.overridden[source] = builtin_base(type(obj))
-    return ObjectValue(type(obj), obj, source, storage)
+    return with_own_table(vm, ObjectValue(type(obj), obj, source, storage))
+
+
+def with_own_table(vm: Interpreter, made: ObjectValue) -> ObjectValue:
+    """An object whose instance dictionary nobody else writes, as far as the capture has met others; that of a dictionary may be itself
+    (``self.__dict__ = self``)."""
+    obj, source = made.obj, cast(Source, made.source)
+    if not made.has_dict() or type(find_in_mro(type(obj).__mro__, "__dict__")[1]) is not types.GetSetDescriptorType:
+        return made
+    table = object.__getattribute__(obj, "__dict__")
+    if table is obj and isinstance(made.storage, DictValue):
+        vm.guard(SameObject(source, InstanceDict(source)))
+        made.share(made.storage)
+    elif vm.known.get(id(table), (None,))[0] is table or vm.tables.setdefault(id(table), obj) is not obj:
+        vm.unsupported("FE020", f"attributes of {made.describe()}", "their dictionary is another object's, or a container's, as well")
+    return made
 
 
 def keys_are_known(vm: Interpreter, source: Any) -> bool:
@@ -337,6 +352,8 @@ def same_contents(now: types.MappingProxyType[object, object], found: dict[objec
 @tracks(dict)
 def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     """A dictionary: guarded by class and keys, its values when they are read."""
+    if id(obj) in vm.tables:
+        vm.unsupported("FE020", "a dictionary", f"it holds the attributes of a {type(vm.tables[id(obj)]).__qualname__}")
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -572,4 +589,4 @@ def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     if type(source) is Pinned:
         vm.guard(TypeIs(source, type(obj)))
-    return ObjectValue(type(obj), obj, source)
+    return with_own_table(vm, ObjectValue(type(obj), obj, source))

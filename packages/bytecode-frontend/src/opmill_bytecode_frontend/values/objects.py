@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Hashable, NoReturn
 
-from opmill_guards.guard import Predicate
+from opmill_guards.guard import Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
 from .assigned_attributes import find_now
@@ -247,6 +247,19 @@ class ObjectValue(Value):
     def has_dict(self) -> bool:
         return self.cls.__dictoffset__ != 0
 
+    def share(self, table: DictValue) -> None:
+        """The instance dictionary is this one."""
+        self._attrs = table
+
+    def own_dict(self, vm: Machine) -> DictValue:
+        """The instance dictionary as the program sees it. One of a class of its own in its place has a way of its own to be read and
+        written, while attributes are looked up in what it is as a dict."""
+        if self.source is not None:
+            if type(self.attrs.real()) is not dict:
+                vm.unsupported("FE020", f"the dictionary of {self.describe()}", f"it is a {type(self.attrs.real()).__qualname__}")
+            vm.guard(TypeIs(InstanceDict(self.source), dict))
+        return self.attrs
+
     # ---- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -281,7 +294,7 @@ class ObjectValue(Value):
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         """``object.__getattribute__``."""
         if name == "__dict__" and self.has_dict():
-            return self.attrs
+            return self.own_dict(vm)
         owner, raw = find_now(vm, self.cls.__mro__, name)
         if name == "__class__" and owner is object:
             return vm.wrap(self.cls)

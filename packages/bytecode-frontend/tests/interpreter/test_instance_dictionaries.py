@@ -1,0 +1,157 @@
+"""Dictionaries that hold the attributes of objects: of the object itself (``self.__dict__ = self``), of several objects, of a class with
+ways of its own, and ones that are arguments as well."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from alike import outcome
+
+from opmill_bytecode_frontend import capture
+
+
+class Config(dict):
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.__dict__ = self
+
+
+class Shared:
+    STATE: dict[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.__dict__ = self.STATE
+
+
+class ReadOnly(dict):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError("written")
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        raise TypeError("written by default")
+
+
+class Fixed:
+    def __init__(self) -> None:
+        self.x = 1
+        self.__dict__ = ReadOnly(self.__dict__)
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.x = 1
+
+
+def item_then_attribute(it: Any) -> Any:
+    it["x"] = 5
+    it.update(y=6)
+    return it.x, it.y, it.pop("y"), hasattr(it, "y")
+
+
+def attribute_then_item(it: Any) -> Any:
+    it.x, it.n = 6, 7
+    return it["x"], len(it), sorted(it), it.get("n")
+
+
+def deleted(it: Any) -> Any:
+    del it["x"]
+    return hasattr(it, "x"), len(it)
+
+
+def each_attribute(it: Any) -> Any:
+    for key in list(it):
+        setattr(it, key, 9)
+    it.setdefault("w", []).append(1)
+    return dict(it), it.w
+
+
+def itself(it: Any) -> Any:
+    return it.__dict__ is it, vars(it) is it, "x" in it, it.x
+
+
+def made(it: Any) -> Any:
+    new = type(it)(x=1)
+    new.y = 2
+    new["z"] = 3
+    return new["y"], new.z, len(new)
+
+
+@pytest.mark.parametrize("program", [item_then_attribute, attribute_then_item, deleted, each_attribute, itself, made])
+def test_dictionaries_whose_attributes_are_their_items(program: Any) -> None:
+    compiled = capture(program, "eager")
+    for start in ({"x": 1}, {"x": 2}, {"x": 1, "more": 3}):
+        mine, plain = Config(start), Config(start)
+        assert outcome(compiled, mine) == outcome(program, plain)
+        assert dict(mine) == dict(plain) and mine.__dict__ is mine
+
+
+def test_attributes_that_are_items_cost_no_break() -> None:
+    compiled = capture(lambda it, x: (x * it.x, it["x"]), "eager", fullgraph=True)
+    for start in (2, 2, 3):
+        assert compiled(Config(x=start), torch.ones(2))[0].tolist() == [start, start]
+
+
+# --- one dictionary for several ------------------------------------------------------------------------------------------------------
+
+
+def of_another(a: Any, b: Any, table: dict[str, Any]) -> Any:
+    a.x = 2
+    found = b.x
+    b.x = 3
+    return found, a.x
+
+
+def of_the_class(a: Any, b: Any, table: dict[str, Any]) -> Any:
+    table["x"] = 7
+    return a.x, b.x
+
+
+def by_the_object(a: Any, b: Any, table: dict[str, Any]) -> Any:
+    a.y = 4
+    return table["y"], len(table), b.y
+
+
+@pytest.mark.parametrize("program", [of_another, of_the_class, by_the_object])
+def test_a_dictionary_of_several(program: Any) -> None:
+    def called(function: Any, alone: bool) -> Any:
+        Shared.STATE.clear()
+        Shared.STATE["x"] = 1
+        it = Plain() if alone else Shared()
+        table = it.__dict__
+        return outcome(function, it, it if alone else Shared(), table), dict(table)
+
+    compiled = capture(program, "eager")
+    for alone in (False, True, False):
+        assert called(compiled, alone) == called(program, alone)
+
+
+# --- one with ways of its own --------------------------------------------------------------------------------------------------------
+
+
+def writes_item(it: Any) -> Any:
+    it.__dict__["x"] = 2
+
+
+def writes_default(it: Any) -> Any:
+    return vars(it).setdefault("y", 2)
+
+
+def writes_attribute(it: Any) -> Any:
+    it.x = 2
+    return it.x, type(it.__dict__).__name__, copy.copy(dict(it.__dict__))
+
+
+def of_a_new_one(it: Any) -> Any:
+    return writes_default(type(it)())
+
+
+@pytest.mark.parametrize("program", [writes_item, writes_default, writes_attribute, of_a_new_one])
+def test_a_dictionary_of_another_class(program: Any) -> None:
+    compiled = capture(program, "eager")
+    for kind in (Plain, Fixed, Plain, Fixed):
+        mine, plain = kind(), kind()
+        assert outcome(compiled, mine) == outcome(program, plain)
+        assert dict(mine.__dict__) == dict(plain.__dict__)
