@@ -17,7 +17,7 @@ from opmill_fake_tensors.jagged import is_jagged, ragged_size, sizes_inside
 from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Relation, index, index_of, is_symbolic, sym_int
 from opmill_fake_tensors.symbols.asking import check
-from opmill_fake_tensors.wrappers import is_over_mesh, takes_operators
+from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned, Source, TensorProperty
 
 from ..effects.labels import Labels
@@ -26,7 +26,7 @@ from ..errors import Unsupported
 from ..interpretation.catching import is_caught
 from ..interpretation.owners import began, work_of_package
 from ..messages.excerpt import Span
-from ..values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
+from ..values.base import Lazy, Machine, NotConstant, Value, content
 from ..values.constant import ConstantValue
 from ..values.data_dependent import LateFloat
 from ..values.floating import FloatNumber
@@ -43,6 +43,7 @@ from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
+from .operands import FILLING, IN_PLACE, WITH_SCALARS, NotGraphable, graph_constant, is_plain_on_cpu
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
@@ -53,30 +54,8 @@ from .versions import Writes, memory, versions
 DTYPE_OF_TYPE: dict[object, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 
 
-def graph_constant(value: object) -> object:
-    """As it may stand in the text of a graph: numbers of numpy as Python's own."""
-    if type(value).__module__ == "numpy" and isinstance(value, (float, complex)):
-        return complex(value) if isinstance(value, complex) else float(value)
-    return value
-
-
-ARITHMETIC = ("add", "sub", "mul", "truediv")
-COMPARED = tuple(name.strip("_") for name in COMPARISONS)
-IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
-WITH_SCALARS = IN_PLACE | {
-    *(getattr(operator, name) for name in ARITHMETIC + COMPARED),
-    *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
-    *("add", "sub", "mul", "div", *COMPARED),
-}
-"""Operations of two operands that take a tensor for a number, and compute the same with it."""
-FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
-"""Others that take one for their last argument, and how many they have."""
 TABLES = re.compile(r"\.__dict__|'_modules'|'_parameters'|'_buffers'")
 NO_NAMES = re.compile(r"\W+")
-
-
-class NotGraphable(Exception):
-    """A value cannot be an argument of a graph node."""
 
 
 def where_now(machine: weakref.ref[Machine], spans: dict[str, tuple[str, Span]]) -> Callable[[], str]:
@@ -588,13 +567,6 @@ class Recorder:
         if self.leaves and value.fake.requires_grad and not reached(value.fake, {id(fake) for fake, _ in self.leaves}):
             why = "what autograd knows of it is not known outside"
             raise Unsupported("FE038", "a tensor that captured code makes requires grad", why, "make it outside", place=self.leaves[0][1])
-
-
-def is_plain_on_cpu(value: TensorValue) -> bool:
-    """Of tensors over a mesh, those that are no sums still to be made: scalar tensors are to them what Python's numbers are."""
-    fake = value.fake
-    whole = not takes_operators(type(fake)) or (is_over_mesh(type(fake)) and not any(p.is_partial() for p in fake.placements))
-    return whole and fake.device.type == "cpu"
 
 
 def is_held(value: object) -> bool:
