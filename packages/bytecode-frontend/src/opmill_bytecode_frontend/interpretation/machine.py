@@ -28,7 +28,7 @@ from ..graph.thread_state import switches
 from ..library import call_builtin, construct, intercepted
 from ..library.torch.marks import marked
 from ..options import CaptureOptions
-from ..values.base import MISSING, SEARCHED, Lazy, NotConstant, Raised, V, Value, is_iterable
+from ..values.base import MISSING, SEARCHED, Lazy, NotConstant, Raised, V, Value
 from ..values.classes import ClassValue, ModuleObject
 from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
@@ -332,7 +332,7 @@ class Interpreter(Operators, Assumptions):
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
         return ExceptionObject(cls, args)
 
-    def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None:
+    def attempt(self, read: Callable[[], Value], cls: type[BaseException] | tuple[type[BaseException], ...]) -> Value | None:
         """What ``read`` gives, or None when the program raised ``cls``."""
         handled = self.handled
         self.attempts += 1
@@ -381,9 +381,10 @@ class Interpreter(Operators, Assumptions):
         result = container.special(self, "__contains__", [item])
         if result is not None and not not_implemented(result):
             return self.truth(result)
-        if not is_iterable(self, container):
+        iterator = self.attempt(lambda: self.iterate(container), TypeError)
+        if iterator is None:
             self.throw(TypeError, f"argument of type {container.python_type().__name__!r} is not {SEARCHED}")
-        return any(self.equal(v, item) for v in each(self, container))
+        return any(self.equal(v, item) for v in each(self, iterator))
 
     def getitem(self, owner: Value, key: Value) -> Value:
         result = owner.special(self, "__getitem__", [key])

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from opmill_guards.source import Source
 
-from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, is_iterable
+from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro
 from .iterators import STOP, ItemsIterator
 from .made_texts import joined, made_text, told
 from .warned import called_at_capture
@@ -82,9 +82,10 @@ class ConstantValue(Value):
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
-            if not is_iterable(vm, args[0]):
+            given = args[0] if args[0].python_type() in (list, tuple) else vm.attempt(lambda: vm.iterate(args[0]), TypeError)
+            if given is None:
                 vm.throw(TypeError, "can only join an iterable")
-            items = vm.unpack(args[0])
+            items = vm.unpack(given, sized=True)
             if any(item.told_later for item in items) and (text := made_text(joined, [self, *items])) is not None:
                 return text
             plain: list[object] = [[v.constant() for v in items]]

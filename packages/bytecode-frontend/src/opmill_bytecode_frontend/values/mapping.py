@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Iterator
 from typing import Any, Callable, Hashable
 
 from opmill_guards.guard import Absent, DictKeys
@@ -398,17 +399,39 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
         for hashed, key, value in zip(list(mapping.items), mapping.key_values(vm), mapping.all_values(vm)):
             target.put(vm, hashed, key, value)  # whose hash is not asked for again
     elif class_has(vm, other, "keys"):
-        keys = vm.unpack(vm.call(vm.getattr(other, "keys"), [], {}))
-        for key in keys:
+        for key in keys_to_copy(vm, target, other):
             target.store(vm, key, vm.getitem(other, key))
     else:
-        for number, pair in enumerate(vm.unpack(other)):
-            if not is_iterable(vm, pair):
+        ordered = target.cls is collections.OrderedDict  # which has words of its own
+        for number, pair in enumerate(one_by_one(vm, other)):
+            if not ordered and not is_iterable(vm, pair):
                 vm.throw(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
             parts = vm.unpack(pair)
+            if ordered and len(parts) != 2:
+                few = f"need more than {len(parts)} value{'s' * (len(parts) != 1)} to unpack"
+                vm.throw(ValueError, few if len(parts) < 2 else "too many values to unpack (expected 2)")
             if len(parts) != 2:
                 vm.throw(ValueError, f"dictionary update sequence element #{number} has length {len(parts)}; 2 is required")
             target.store(vm, *parts)
+
+
+def keys_to_copy(vm: Machine, target: DictValue, other: Value) -> Iterator[Value]:
+    """What ``keys()`` gives: a dict takes all of them before it asks for the first item, an OrderedDict one after the other."""
+    keys = vm.call(vm.getattr(other, "keys"), [], {})
+    if target.cls is collections.OrderedDict:
+        return one_by_one(vm, keys)
+    iterator = vm.attempt(lambda: vm.iterate(keys), TypeError)
+    if iterator is None:
+        of, given = other.python_type().__name__, keys.python_type().__name__
+        vm.throw(TypeError, f"{of}.keys() returned a non-iterable (type {given})")
+    return iter(vm.unpack(iterator, sized=True))
+
+
+def one_by_one(vm: Machine, value: Value) -> Iterator[Value]:
+    """The items of an iterable: none is asked for before something was made of the one before."""
+    iterator = vm.iterate(value)
+    while (item := vm.next(iterator)) is not STOP:
+        yield item
 
 
 def backwards(table: DictValue, of: Value, items: list[Value], kind: type) -> Value:

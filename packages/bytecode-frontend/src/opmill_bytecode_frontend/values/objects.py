@@ -539,31 +539,32 @@ def each(vm: Machine, value: Value, sized: bool = False) -> Iterator[Value]:
     vm.unsupported("FE023", f"more than {MOST_ITEMS} items of {value.describe()}", why, "make a tensor of them")
 
 
-def ask_length(vm: Machine, value: Value) -> None:
-    """``operator.length_hint``, whose result nobody wants."""
+def ask_length(vm: Machine, value: Value) -> Value | None:
+    """``operator.length_hint`` of an object of the program; None where it does not say."""
     hooks = {name: vm.hook(value.python_type(), name) for name in ("__len__", "__length_hint__")}
     if not isinstance(value, ObjectValue) or not any(type(hook) is types.FunctionType for hook in hooks.values()):
-        return
+        return None
     if hooks["__len__"] is not MISSING:
         known = vm.attempt(lambda: checked_length(vm, value.dunder(vm, "__len__", [])), TypeError)
         if known is not None:
-            return
+            return known
     if hooks["__length_hint__"] is MISSING:
-        return
+        return None
     hint = vm.attempt(lambda: value.dunder(vm, "__length_hint__", []), TypeError)
     if hint is None or (isinstance(hint, ConstantValue) and hint.value is NotImplemented):
-        return
+        return None
     if not issubclass(hint.python_type(), int):
         vm.throw(TypeError, f"__length_hint__ must be an integer, not {hint.python_type().__name__}")
     if whole(vm, hint) < 0:
         vm.throw(ValueError, "__length_hint__() should return >= 0")
+    return hint
 
 
 def by_index(owner: Value) -> IteratorValue:
-    """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError."""
+    """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError, or a StopIteration."""
 
     def read(vm: Machine, i: int) -> Value:
-        found = vm.attempt(lambda: vm.getitem(owner, ConstantValue(i)), IndexError)
+        found = vm.attempt(lambda: vm.getitem(owner, ConstantValue(i)), (IndexError, StopIteration))
         return STOP if found is None else found
 
     return ItemsIterator(read)

@@ -14,7 +14,7 @@ from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Source
 from opmill_guards.storage import length_of
 
-from .base import MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told, is_iterable
+from .base import MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, asked_of_key, content, find_in_mro, hash_told
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator, PythonIterator
 
@@ -414,10 +414,11 @@ class ListValue(SequenceValue):
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
         if isinstance(key, SliceValue):
             where = key.plain(vm)
-            if not is_iterable(vm, value):
+            iterator = value if isinstance(value, SequenceValue) else vm.attempt(lambda: vm.iterate(value), TypeError)
+            if iterator is None:
                 whole_slice = where.step in (None, 1) and sys.version_info < (3, 13)
                 vm.throw(TypeError, "can only assign an iterable" if whole_slice else "must assign iterable to extended slice")
-            new = list(vm.unpack(value, sized=True))
+            new = list(vm.unpack(iterator, sized=True))
             try:
                 self.items[where] = new
             except ValueError as exc:

@@ -165,24 +165,25 @@ def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.stack.extend(reversed(items))
 
 
-def unpacked(vm: Interpreter, value: Value, count: int | None) -> list[Value]:
-    """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``."""
+def unpacked(vm: Interpreter, value: Value, count: int, rest: bool = False) -> list[Value]:
+    """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``. ``rest``: those behind
+    ``count`` become a list."""
     if isinstance(value, SequenceValue):
         return value.values(vm)
     if not is_iterable(vm, value):
         vm.throw(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object")
     iterator = vm.iterate(value)
     items: list[Value] = []
-    while (count is None or len(items) <= count) and (item := vm.next(iterator)) is not STOP:
+    while len(items) < count + (not rest) and (item := vm.next(iterator)) is not STOP:
         items.append(item)
-    return items
+    return [*items, *vm.unpack(iterator, sized=True)] if rest and len(items) == count else items
 
 
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     """Pops an iterable, and pushes items from both its ends and a list of what is between them."""
     before, after = ins.argval & 0xFF, ins.argval >> 8
-    items = unpacked(vm, frame.pop(), None)
+    items = unpacked(vm, frame.pop(), before, rest=True)
     if len(items) < before + after:
         vm.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
     middle = items[before : len(items) - after]

@@ -306,7 +306,7 @@ def size(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.Size()`` of what an iterable gives; of items that are no numbers it is asked itself."""
     if kwargs or len(args) > 1:
         return fold(vm, torch.Size, list(args), kwargs)  # which raises
-    items = list(vm.unpack(args[0])) if args else []
+    items = list(vm.unpack(args[0], sized=True)) if args else []
     fitting = all(v.python_type() is int and not (isinstance(v, ConstantValue) and abs(v.value) >> 63) for v in items)
     return TupleValue(items, torch.Size) if fitting else fold(vm, torch.Size, [TupleValue(items)], {})
 

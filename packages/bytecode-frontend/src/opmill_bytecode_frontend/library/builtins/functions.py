@@ -473,7 +473,10 @@ def locals_(vm: Interpreter) -> Value:
 def reduce(vm: Interpreter, fn: Value, items: Value, *initial: Value) -> Value:
     """``functools.reduce()``."""
     at_most(vm, "reduce", 3, 2 + len(initial))
-    values = itertools.chain(initial, each(vm, vm.iterate(items)))
+    iterator = vm.attempt(lambda: vm.iterate(items), TypeError)
+    if iterator is None:
+        vm.throw(TypeError, "reduce() arg 2 must support iteration")
+    values = itertools.chain(initial, each(vm, iterator))
     total = next(values, None)
     if total is None:
         vm.throw(TypeError, "reduce() of empty iterable with no initial value")

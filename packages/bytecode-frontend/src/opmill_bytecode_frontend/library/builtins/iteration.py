@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...values.base import MISSING, Machine, NotConstant, Value, find_in_mro
+from ...values.base import MISSING, Machine, Value, find_in_mro
 from ...values.constant import ConstantValue, is_none
 from ...values.iterators import STOP, PythonIterator
 from ...values.sequence import TupleValue, whole
@@ -57,15 +57,20 @@ def chain_from_iterable(vm: Machine, *args: Value) -> Value:
     return PythonIterator(run, itertools.chain, lambda: [outer, *running], unfinished.chain)
 
 
+def limit(vm: Machine, value: Value) -> Any:
+    """A limit of ``islice``, which says in its own words what is no number, whatever was raised."""
+    if isinstance(value, ConstantValue) and (value.value is None or type(value.value) is int):
+        return value.value
+    found = vm.attempt(lambda: ConstantValue(whole(vm, value)), Exception)
+    return object() if found is None else found.constant()
+
+
 @handles(itertools.islice)
 def islice(vm: Machine, items: Value, *limits: Value) -> Value:
     """Items up to ``stop`` are taken also where the step leaves the last ones out."""
     if len(limits) > 3:
         vm.throw(TypeError, f"islice expected at most 4 arguments, got {1 + len(limits)}")
-    try:
-        where = [v.constant() for v in limits]
-    except NotConstant:
-        where = [whole(vm, v) for v in limits]
+    where = [limit(vm, v) for v in limits]
     try:
         itertools.islice((), *where)
     except Exception as exc:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from opmill_guards.source import Pinned
 
-from ...values.base import COMPARISONS, Value, class_has, content, is_iterable
+from ...values.base import COMPARISONS, Value, class_has, content
 from ...values.constant import ConstantValue
 from ...values.functions import Closure
-from ...values.objects import each
+from ...values.objects import ObjectValue, ask_length, each
 from ...values.sequence import TupleValue, demanded_index
 from ..registry import HANDLERS, handles, handles_objects_of
 
@@ -142,24 +142,22 @@ def delitem(vm: Interpreter, owner: Value, key: Value) -> Value:
     return NONE
 
 
-def refuse_search(vm: Interpreter, items: Value) -> None:
-    """Raises what is said of a search in what has no items."""
-    if not is_iterable(vm, items):
-        vm.throw(TypeError, f"argument of type {items.python_type().__name__!r} is not iterable")
+def searched(vm: Interpreter, items: Value) -> Value:
+    """An iterator over what is searched; raises what is said of a search in what has no items."""
+    iterator = vm.attempt(lambda: vm.iterate(items), TypeError)
+    return iterator or vm.throw(TypeError, f"argument of type {items.python_type().__name__!r} is not iterable")
 
 
 @handles(operator.countOf)
 def count_of(vm: Interpreter, items: Value, value: Value) -> Value:
     """``operator.countOf()``."""
-    refuse_search(vm, items)
-    return ConstantValue(sum(vm.equal(item, value) for item in vm.unpack(items)))
+    return ConstantValue(sum(vm.equal(item, value) for item in each(vm, searched(vm, items))))
 
 
 @handles(operator.indexOf)
 def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
     """``operator.indexOf()``."""
-    refuse_search(vm, items)
-    for i, item in enumerate(each(vm, items)):
+    for i, item in enumerate(each(vm, searched(vm, items))):
         if vm.equal(item, value):
             return ConstantValue(i)
     return vm.throw(ValueError, "sequence.index(x): x not in sequence")
@@ -168,6 +166,8 @@ def index_of(vm: Interpreter, items: Value, value: Value) -> Value:
 @handles(operator.length_hint)
 def length_hint(vm: Interpreter, value: Value, default: Value = ConstantValue(0)) -> Value:
     """``operator.length_hint()``: by ``__len__``, then ``__length_hint__``."""
+    if isinstance(value, ObjectValue) and value.storage is None:
+        return ask_length(vm, value) or default
     for name in ("__len__", "__length_hint__"):
         result = value.special(vm, name, [])
         if result is not None and not (isinstance(result, ConstantValue) and result.value is NotImplemented):
