@@ -1,7 +1,7 @@
 """Programs of torch's own libraries that end graphs, or once did: how often, at most, and that they do what they do without.
 
-The numbers are those of torch.compile (torch 2.13), or less, but for the loss of an adaptive softmax and a sparse gradient, where it makes no
-graph at all, and for modes of functions, which it takes for modes that see other calls."""
+The numbers are those of torch.compile (torch 2.13), or less, but for hooks on saved tensors, modes of functions and packed sequences of
+tensors: it makes graphs of less there, or has modes see other calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.distributions import MultivariateNormal
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 from torch.overrides import TorchFunctionMode
 
-from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend import Unsupported, capture
 
 Program = tuple[Callable[..., object], tuple[Any, ...]]
 ROWS: dict[str, tuple[int, Callable[[], Program]]] = {}
@@ -68,7 +68,7 @@ def adaptive_probabilities() -> Program:
     return nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10]).log_prob, (torch.randn(6, 8),)
 
 
-@row(2)
+@row(1)
 def an_adaptive_loss() -> Program:
     loss = nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10])
     return lambda x, t: tuple(loss(x, t)), (torch.randn(6, 8), torch.tensor([0, 6, 12, 3, 19, 7]))
@@ -222,10 +222,11 @@ def test_no_more_breaks_than_torch_compile(name: str) -> None:
     function, args = make()
     torch.manual_seed(0)
     other, _ = make()
-    breaks: list[object] = []
+    breaks: list[Unsupported] = []
     compiled = capture(function if isinstance(function, FunctionType) else lambda *given: function(*given), "eager", on_break=breaks.append)
     for turn in range(2):
         with warnings.catch_warnings():
             assert same(compiled(*copy.deepcopy(args)), other(*copy.deepcopy(args)), near())
         if not turn:
-            assert len({str(each) for each in breaks}) <= most, [str(each) for each in breaks]
+            places = {(each.code, *each.stack[:1]) for each in breaks}  # that of a loop, and of what goes on behind it, is one
+            assert len(places) <= most, [str(each) for each in breaks]
