@@ -48,7 +48,8 @@ def of_inference(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_inference() or type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
         return tensor
     with torch.inference_mode():
-        return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor)
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 __all__ = ["Inference", "of_inference"]

@@ -459,11 +459,11 @@ class Recorder:
             vm.unsupported(
                 "FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
             )
-        counted = [(a, *versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
+        counted = [(a, versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
         self.inference.refuse_differentiated(vm, result, (a for a, _ in counted))
-        self.given_back = next((a for a, count in counted if a is result and versions(a) == [count]), None)
+        self.given_back = next((a for a, count in counted if a is result and versions(a) == count), None)
         read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
             if takes_operators(type(fake_args[0] if fake_args else None)) and not is_answer(result):

@@ -416,7 +416,7 @@ def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str
     return made
 
 
-def copied_as_mapping(vm: Interpreter, receiver: ObjectValue, others: list[Value]) -> Value:
+def copied_as_mapping(vm: Interpreter, receiver: Value, others: list[Value]) -> Value:
     """``copy`` and ``|`` of a dictionary whose class iterates in its own way: ``dict`` asks it for keys and items, as any mapping."""
     if others and mapping_of(others[0]) is None:
         return ConstantValue(NotImplemented)

@@ -555,8 +555,8 @@ def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> V
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
     if (made := formatted(value, spec)) is not None:
         return made
-    if isinstance(value, ArrayValue) and value.is_number and (known := known_number(vm, value)) is not None and type(known) is not float:
-        value = ConstantValue(known)
+    if isinstance(value, ArrayValue) and value.is_number and (number := known_number(vm, value)) is not None and type(number) is not float:
+        value = ConstantValue(number)
     return fold(vm, format, [value, spec], {})
 
 
