@@ -10,7 +10,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from ...values.base import MISSING, Machine, Value, find_in_mro
 from ...values.constant import ConstantValue, is_none
@@ -57,12 +57,12 @@ def chain_from_iterable(vm: Machine, *args: Value) -> Value:
     return PythonIterator(run, itertools.chain, lambda: [outer, *running], unfinished.chain)
 
 
-def limit(vm: Machine, value: Value) -> Any:
+def limit(vm: Machine, value: Value) -> int | None:
     """A limit of ``islice``, which says in its own words what is no number, whatever was raised."""
     if isinstance(value, ConstantValue) and (value.value is None or type(value.value) is int):
         return value.value
     found = vm.attempt(lambda: ConstantValue(whole(vm, value)), Exception)
-    return object() if found is None else found.constant()
+    return cast("int", object() if found is None else found.constant())  # an object is what islice complains of
 
 
 @handles(itertools.islice)
