@@ -149,6 +149,7 @@ class Interpreter(Operators, Assumptions):
         own: list[dict[Any, Any] | list[Any]] = [
             self.trace,
             self.known,
+            self.tables,
             self.origins,
             self.generators,
             self.recorder.inputs,
