@@ -68,6 +68,11 @@ o.copy() | o.copy() is o | copy.copy(o) | o['q'] | o.get('q') | o.get('a') | dic
 dict.copy(o) | list(dict.keys(o)) | o == {'a': 1, 'b': 2} | 'a' in o | o.pop('a') | o.pop('q') | o.popitem() | o.setdefault('q', 5)
 o.update(z=1) | o.update({'z': 1}, y=2) | o.clear() | c.fromkeys('ab') | bool(o) | list(reversed(o)) | max(o) | next(iter(o)) | repr(o) | f'{o}'
 """
+OF_TUPLES = """
+c([1, 2]) ; c() ; c(3) ; c([1], 2) ; c([1], a=2) ; c(a=1) ; c('ab') ; o + (1,) ; (1,) + o ; o * 2 ; o == (3, 1, 2) ; list(o) ; len(o) ; o[0] ; o[:1] ; o[9]
+o.index(1) ; o.count(1) ; 1 in o ; hash(o) == hash((3, 1, 2)) ; tuple(o) ; sorted(o) ; max(o) ; bool(o) ; repr(o) ; '%s-%s-%s' % o ; [*o] ; o < (4,)
+o in ['a', o] ; o in 'abc' ; o in b'abc' ; None in 'abc' ; [] in 'abc' ; c in b'abc' ; 97 in b'abc' ; 'a' in b'abc' ; copy.copy(o) ; {o: 1}[(3, 1, 2)]
+"""
 JOINED = ("o | {'z': 1}", "{'z': 1} | o", "o | o", "o.__or__({'z': 1})", "dict.__or__(o, {'z': 1})", "o | 3")
 OF_SEQUENCES = """
 c([1, 2]) ; c() ; c(3) ; c([1], 2) ; c([1], 2, 3) ; c('ab') ; o.copy() ; copy.copy(o) ; o + c([1]) ; o * 2 ; 2 * o ; o == c([3, 1, 2]) ; list(o) ; len(o)
@@ -114,6 +119,7 @@ CASES = (
         for kind in (bare, forwarding, iterating)
     }
     | {f"{kind.__name__} {base.__name__}": (kind(base), "c([1, 2])", split(OF_SETS, ";")) for base in (set, frozenset) for kind in (bare, iterating, keeping)}
+    | {f"{kind.__name__} tuple": (kind(tuple), "c([3, 1, 2])", split(OF_TUPLES, ";")) for kind in (bare, keeping)}
     | {f"speaking {type(v).__name__}": (speaking(type(v)), f"c({v!r})", SAID) for v in (5, 2.5, "ab", 1j)}
     | {kind.__name__: (kind, f"c({member.value!r})", SAID) for kind in (Level, Name) for member in kind}
 )  # fmt: skip

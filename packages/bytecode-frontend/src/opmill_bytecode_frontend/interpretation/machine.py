@@ -38,7 +38,7 @@ from ..values.iterators import STOP, GeneratorValue, IteratorValue
 from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
-from ..values.objects import each
+from ..values.objects import each, refuse_no_part
 from ..values.per_call import GivenClass, GivenFunction
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, TupleValue
@@ -383,6 +383,7 @@ class Interpreter(Operators, Assumptions):
         if result is not None and not not_implemented(result):
             return self.truth(result)
         iterator = self.attempt(lambda: self.iterate(container), TypeError)
+        refuse_no_part(self, container.python_type(), item.python_type())
         if iterator is None:
             self.throw(TypeError, f"argument of type {container.python_type().__name__!r} is not {SEARCHED}")
         return any(self.equal(v, item) for v in each(self, iterator))

@@ -560,6 +560,14 @@ def ask_length(vm: Machine, value: Value) -> Value | None:
     return hint
 
 
+def refuse_no_part(vm: Machine, text: type, part: type) -> None:
+    """What texts say of a search for what cannot be a part of them."""
+    if issubclass(text, str) and not issubclass(part, str):
+        vm.throw(TypeError, f"'in <string>' requires string as left operand, not {part.__name__}")
+    if issubclass(text, (bytes, bytearray)) and not hasattr(part, "__index__") and not issubclass(part, (bytes, bytearray, memoryview)):
+        vm.throw(TypeError, f"a bytes-like object is required, not {part.__name__!r}")
+
+
 def by_index(owner: Value) -> IteratorValue:
     """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError, or a StopIteration."""
 

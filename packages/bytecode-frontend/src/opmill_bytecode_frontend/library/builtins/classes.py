@@ -119,7 +119,9 @@ def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, V
             vm.throw(TypeError, f"__init__() should return None, not {given.python_type().__name__!r}")
     elif init is not object.__init__:
         vm.call_builtin(init, [made, *args], kwargs)
-    elif (args or kwargs) and type(new) is not types.FunctionType:
+    elif kwargs and new is tuple.__new__ and cls.__module__ != "torch.return_types":
+        vm.throw(TypeError, "tuple() takes no keyword arguments")
+    elif (args or kwargs) and new is object.__new__:
         vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
     return made
 
