@@ -20,6 +20,7 @@ TELLING = {
     "f-string": "f'loss {a:.3f} after {n} of {b!r:>12}'",
     "nested": "f'{f\"<{a:.2e}>\":>20}|{n:03d}'",
     "percent": "'%s %.4f %8.2e %r %%' % (n, a, b, a)",
+    "percent of integers": "'[%d/%3d] %.4f %x %s' % (n, 7, a, n, t)",
     "percent of one": "'loss %.3g' % a",
     "format": "'{:.3f} {!s} {}'.format(a, n, b)",
     "numbered": "'{1:.3f} {0}'.format(a, b)",

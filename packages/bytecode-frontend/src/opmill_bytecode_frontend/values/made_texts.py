@@ -10,8 +10,10 @@ from typing import Hashable, NoReturn
 
 from .base import MISSING, Machine, NotConstant, Value
 
-WHOLE = re.compile(r"%[^a-zA-Z%]*[diuxXoc*]")
-"""Conversions of ``%`` that refuse some floats, or some integers, and widths that are given as such."""
+CONVERSION = re.compile(r"%(\([^)]*\))?[#0\- +]*(\*|\d+)?(?:\.(\*|\d+)?)?[hlL]?(.)", re.DOTALL)
+"""A field of a text that ``%`` formats: its key, width, precision and kind."""
+OF_ALL, OF_INTEGERS = "srafFeEgG", "diuxXo"
+"""Kinds that take any number, and that take any integer but not all floats; ``c`` does not take all integers."""
 
 
 class MadeText(Value):
@@ -107,11 +109,20 @@ def told(owner: Value, name: str, args: Sequence[Value], kwargs: dict[str, Value
         return made_text(operator.add, [owner, *given]) if given[0].python_type() is str else None
     if owner.told_later:
         return None
-    if name == "__mod__" and WHOLE.search(template) is None:
+    if name == "__mod__" and takes_all(template, given):
         return made_text(percent, [owner, *given])
     if name == "format" and all(is_plain(part) for part in string.Formatter().parse(template)):
         return made_text(str.format, [owner, *given])
     return None
+
+
+def takes_all(template: str, items: Sequence[Value]) -> bool:
+    """Whether ``%`` makes a text of the items whatever numbers they are."""
+    fields = [field for field in CONVERSION.finditer(template) if field[4] != "%"]
+    if len(fields) != len(items) or any(field[1] or "*" in (field[2], field[3]) for field in fields):
+        return False
+    pairs = zip((field[4] for field in fields), items)
+    return all(not item.told_later or kind in OF_ALL or (kind in OF_INTEGERS and item.python_type() in (int, bool)) for kind, item in pairs)
 
 
 def is_plain(part: tuple[str, str | None, str | None, str | None]) -> bool:
