@@ -23,6 +23,7 @@ from opmill_guards.source import Attr, Pinned, Referent
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
 from ..graph.thread_state import switched, switches
+from ..graph.versions import versions
 from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, find_in_mro, name_in_c, named_by_program, written_in_python
@@ -308,7 +309,7 @@ def as_it_is(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs:
     that, and says whose line the warning is of."""
     recorder, operations = vm.recorder, vm.recorder.operations
     last = next(iter(reversed(recorder.graph.nodes)), None)
-    written = [given.fake._version for given in args if type(given) is TensorValue]
+    written = versions(*(given.fake for given in args if type(given) is TensorValue))
     try:
         with hearing() as heard:
             result = recorder.call_function(vm, under_own_name(fn), args, kwargs)
@@ -316,7 +317,7 @@ def as_it_is(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs:
         if exc.code != "FE030" or not vm.recorder.counts:
             raise
         return None
-    if not heard or written != [given.fake._version for given in args if type(given) is TensorValue]:
+    if not heard or written != versions(*(given.fake for given in args if type(given) is TensorValue)):
         return result
     for node in itertools.takewhile(lambda each: each is not last, list(reversed(recorder.graph.nodes))):
         recorder.graph.erase_node(node)
