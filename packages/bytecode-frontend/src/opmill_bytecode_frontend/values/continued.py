@@ -63,7 +63,7 @@ def made_of(generator: object) -> tuple[object, ...] | None:
     """The function and the arguments that made a generator which has not gone on since; None of others."""
     if not isinstance(generator, GeneratorType) or not is_continued(generator) or not generator.gi_suspended:
         return None
-    if generator.gi_frame is None or generator.gi_frame.f_lasti != first_yield(generator.gi_code):
+    if generator.gi_frame is None or generator.gi_frame.f_lasti not in first_yield(generator.gi_code):
         return None
     found: tuple[object, ...] = generator.send(ASK)
     return found
@@ -75,9 +75,11 @@ def is_continued(obj: object) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def first_yield(code: CodeType) -> int:
-    """Where it yields first, in bytes."""
-    return next(each.offset for each in dis.get_instructions(code) if each.opname == "YIELD_VALUE")
+def first_yield(code: CodeType) -> tuple[int, ...]:
+    """Where it yields first, in bytes, and what comes next: from Python 3.13 on a frame that waits tells that."""
+    offsets = [(each.opname, each.offset) for each in dis.get_instructions(code)]
+    place = next(k for k, (name, _) in enumerate(offsets) if name == "YIELD_VALUE")
+    return tuple(offset for _, offset in offsets[place : place + 2])
 
 
 def end(generator: Generator[object, object, object]) -> None:

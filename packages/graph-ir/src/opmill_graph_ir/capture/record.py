@@ -354,8 +354,11 @@ class Recorder(FakeContext):
             with self:
                 return func.decompose(*args, **kwargs)
         if (tracked := _TRACKED.get(op.name)) is not None:
-            whole = torch.conj_physical(args[0].conj()) if args[0].meta.is_conj() else args[0]  # of a copy that nobody else sees
-            whole = whole.clone() if whole.meta.is_neg() else whole
+            whole = args[0]
+            if whole.meta.is_conj():
+                whole = torch.conj_physical(whole.conj())  # of a copy that nobody else sees
+            elif whole.meta.is_neg():
+                whole = whole.clone()
             return list(self.run(tracked, [whole, *args[1:]], kwargs))
         if op.packet in _STRIDED and not op.writes:
             return run_of_strides(self.run, op.base_name, args, kwargs, self.state.origin)

@@ -4,7 +4,9 @@
 // whatever the line's length and the step, and lines of padding are not multiplied at all. The sums go back the same way.
 // Comes after core.h and before stencil.h, and uses the description of a window; `rows` are channels.
 
-enum { DEPTHWISE_PLACES = 2048 };  // places that are laid out at a time: with the widest vectors a quarter of a second-level cache of 512 KiB
+enum {
+  DEPTHWISE_PLACES = 2048
+};  // places that are laid out at a time: with the widest vectors a quarter of a second-level cache of 512 KiB
 
 // Whether it is done so, and how it is cut: blocks are some lines of a group of channels.
 static bool depthwise_plan(contraction& d) {

@@ -76,8 +76,8 @@ static void depthwise_weight_gradient_line(const contraction& d, const float* y,
 }
 
 // All taps of one block. Only points whose line of the window lies in the image count; of x and a, the first of a group of channels.
-static void depthwise_weight_gradient_block(const contraction& d, const float* a, const float* x, long line, long lines, float* staged, float* y,
-                                            float* sums) {
+static void depthwise_weight_gradient_block(const contraction& d, const float* a, const float* x, long line, long lines, float* staged,
+                                            float* y, float* sums) {
   const long first = depthwise_stage(d, x, line, lines, staged), some = contract_most(1, WEIGHT_GRADIENT_POINTS / d.out_width);
   depthwise_lines(a + line * d.a_line_step, d.row_step, lines, d.out_width, d.a_line_step, y, d.out_width);
   for (long h = 0; h < d.tap_lines; ++h) {

@@ -20,8 +20,8 @@ static inline float weight_gradient_sum(cvec x) {
 
 // Adds to the sums of H x W taps, the first of which covers `from`; `h` and `w` are the elements from a tap to the next.
 template <int H, int W>
-static __attribute__((noinline)) void weight_gradient_tile(const float* y, long pitch, const float* from, long step, const long* h, const long* w,
-                                                           long lines, float* sums, long taps) {
+static __attribute__((noinline)) void weight_gradient_tile(const float* y, long pitch, const float* from, long step, const long* h,
+                                                           const long* w, long lines, float* sums, long taps) {
   cvec sum[H][W];
   for (int i = 0; i < H; ++i)
     for (int j = 0; j < W; ++j) sum[i][j] = cvec{};
