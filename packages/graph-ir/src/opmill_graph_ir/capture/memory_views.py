@@ -86,3 +86,10 @@ def run_of_strides(run: Callable[..., Any], name: str, args: Sequence[Any], kwar
     within = 0 if offset is None else offset - x.storage_offset()
     run(aten.copy_.default, (run(aten.as_strided.default, (copy, sizes, strides, within), {}), src), {})
     return copy
+
+
+def unmarked(fake: FakeTensor) -> torch.Tensor:
+    """As it is given to an operator that knows no marks: of one that is marked, a copy that nobody else sees."""
+    if fake.meta.is_conj():
+        return torch.conj_physical(fake.conj())
+    return fake.clone() if fake.meta.is_neg() else fake

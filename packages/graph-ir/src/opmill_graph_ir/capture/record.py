@@ -27,7 +27,7 @@ from .functional_variants import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES, inverted
 from .lists import PREFIX, by_tensor
-from .memory_views import calls_from, geometry, run_of_strides, span
+from .memory_views import calls_from, geometry, run_of_strides, span, unmarked
 from .places import Origins
 from .policies import Policy, judged
 from .sizes import recorded, size_of, traced, unbound
@@ -354,12 +354,7 @@ class Recorder(FakeContext):
             with self:
                 return func.decompose(*args, **kwargs)
         if (tracked := _TRACKED.get(op.name)) is not None:
-            whole = args[0]
-            if whole.meta.is_conj():
-                whole = torch.conj_physical(whole.conj())  # of a copy that nobody else sees
-            elif whole.meta.is_neg():
-                whole = whole.clone()
-            return list(self.run(tracked, [whole, *args[1:]], kwargs))
+            return list(self.run(tracked, [unmarked(args[0]), *args[1:]], kwargs))
         if op.packet in _STRIDED and not op.writes:
             return run_of_strides(self.run, op.base_name, args, kwargs, self.state.origin)
         if op.packet in _WAITS:
