@@ -46,15 +46,21 @@ def test_a_wrong_lowering(model, tmp_path, monkeypatch) -> None:  # type: ignore
     assert any(f'{FILE}", line {LINE + 1}' in line for line in found.where)
 
 
-def test_a_wrong_kernel(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def write_a_wrong_tanh(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """On all processors: those that look up coefficients in tables do so no longer."""
+    monkeypatch.setattr(functions, "in_pieces", lambda *_: None)
     monkeypatch.setattr(functions, "_TANH", [*functions._TANH[:-1], -0.36])
+
+
+def test_a_wrong_kernel(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    write_a_wrong_tanh(monkeypatch)
     found = bisected(model, tmp_path)
     assert "kernel generator" in found.fault and operators(found)[0].startswith("tanh")
     assert "tanh" in found.kernels[0].loops
 
 
 def test_the_program_of_a_finding_runs(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(functions, "_TANH", [*functions._TANH[:-1], -0.36])
+    write_a_wrong_tanh(monkeypatch)
     text = bisected(model, tmp_path).program()
     seen: list[object] = []
     exec(compile(text, "program", "exec"), {"print": seen.append, "__name__": "__main__"})
