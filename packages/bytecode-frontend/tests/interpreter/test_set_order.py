@@ -37,3 +37,26 @@ def test_items_come_in_pythons_order(seed: int) -> None:
         want, found = names["fn"](torch.zeros(2), n)[:-1], compiled(torch.zeros(2), n)[:-1]
         assert list(map(type, found)) == list(map(type, want))
         assert list(map(list, found)) == list(map(list, want)), program(seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_made_of_a_set_of_before_that_got_items(seed):
+    """Items whose hashes collide tell in which order they came."""
+    draw = random.Random(seed)
+    numbers = [0, 1, 2, 3, 8, 9, 10, 16, 18, 26]
+    given = draw.sample(numbers, draw.randint(0, 3))
+    steps = [(draw.choice(["add", "add", "discard"]), draw.choice(numbers)) for _ in range(draw.randint(1, 4))]
+    name, other = draw.choice(["union", "difference", "symmetric_difference", "intersection"]), draw.sample(numbers, 4)
+
+    def program(x, held):
+        for step, number in steps:
+            getattr(held, step)(number)
+        made = getattr(held, name)(other)
+        made.add(34)
+        return x + 1, made, held.copy(), made | held
+
+    def run(function):
+        held = set(given)
+        return [repr(function(torch.ones(1), held)[1:]), list(held)]
+
+    assert run(capture(program)) == run(program)

@@ -181,7 +181,7 @@ class SetValue(Value):
         key = vm.key(value)
         if self.source is not None:
             self.history.append(Done("add", [value], key))
-        if self._laid_out and key not in self.items:
+        if (self._laid_out or self.obj is not None) and key not in self.items:
             self.change(set.update, stand_ins({key: value}))
         self.items.setdefault(key, value)
         return self.changed(vm)
