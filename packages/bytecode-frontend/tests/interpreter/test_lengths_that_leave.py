@@ -48,3 +48,29 @@ def test_lengths_are_those_of_the_call(f):
     compiled = capture(f, fullgraph=True)
     assert run(compiled) == run(f)
     assert len(compiled.entries) <= 3
+
+
+COUNT = 0
+
+
+def counted(x, history, last):
+    global COUNT
+    COUNT = (COUNT + len(history)) % 50
+    COUNT = (COUNT - len(last)) * 2 % 31
+    history.append(COUNT)
+    last.append(x)
+    return x.sum(), COUNT // 3
+
+
+def test_a_number_that_changes_meets_a_length() -> None:
+    def run(function):
+        global COUNT
+        COUNT = 0
+        history, last = [], collections.deque(maxlen=4)
+        found = []
+        for k in range(9):
+            COUNT += k * k
+            found.append(repr(function(torch.ones(1) * k, history, last)))
+        return found, history
+
+    assert run(capture(counted)) == run(counted)

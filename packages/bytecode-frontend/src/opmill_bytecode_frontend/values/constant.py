@@ -118,7 +118,8 @@ class ConstantValue(Value):
         if name == "__invert__" and type(self.value) is bool:  # which Python warns of
             return vm.fresh(called_at_capture(vm, slot, [self.value], {}))
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
-            reflected = f"__r{name[2:]}"  # asked here: Python does not where both are of one type
+            plain_name = f"__{name[3:]}"  # of a method that is reflected itself
+            reflected = plain_name if name[2] == "r" and hasattr(int, plain_name) else f"__r{name[2:]}"  # not asked by Python for one type
             return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)
         try:
             plain = [known_part(a) if takes_content(self.value, name) else vm.plain(a) for a in args]
