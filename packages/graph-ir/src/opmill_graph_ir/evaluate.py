@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import extent
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
@@ -192,13 +193,9 @@ def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wid
             assert got == (_ints(info.sizes), info.dtype), f"{node.op}: promised {info}, got {got}"
             promised = _ints(info.strides)
             kept = not tensor.numel() or all(n == 1 or s == t for n, s, t in zip(tensor.shape, tensor.stride(), promised, strict=True))
-            assert kept or _is_view(node.op), f"{node.op}: strides {tensor.stride()}, promised {info}"
+            assert kept or describe(resolve(node.op)).gives_views, f"{node.op}: strides {tensor.stride()}, promised {info}"
+            # a view lies as its argument does, which is a value here and may lie otherwise than in the graph that was captured
             memory[name] = tensor if kept else torch.empty_strided(tensor.shape, promised, dtype=tensor.dtype).copy_(tensor)
-
-
-def _is_view(op: str) -> bool:
-    """Whether its results lie as its arguments do: those are values here, and may lie otherwise than in the graph that was captured."""
-    return any(r.alias_info is not None for r in resolve(op)._schema.returns)
 
 
 _NODES: dict[type, Callable[..., None]] = {Pointwise: _pointwise, Reduce: _reduce, Cumulate: _cumulate, Scatter: _scatter, Extern: _extern}
