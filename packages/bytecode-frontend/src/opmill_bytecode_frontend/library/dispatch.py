@@ -154,7 +154,7 @@ def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         return OBJECTS_OF[kind](vm, obj, args, kwargs)
     if isinstance(obj, DESCRIPTORS):
         result = slot_call(vm, obj, args, kwargs)
-        return named_by_program(vm, args[0], obj.__name__, result) if args and obj.__objclass__ is not object else result
+        return named_by_program(vm, args[0], obj.__name__, result, args[1:]) if args and obj.__objclass__ is not object else result
     if is_torch(obj):
         return torch_call(vm, obj, args, kwargs)
     if isinstance(obj, functools._lru_cache_wrapper):

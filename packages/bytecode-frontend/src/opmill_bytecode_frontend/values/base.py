@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import sys
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Hashable, NoReturn, Protocol, TypeVar, final
 
 from opmill_guards.source import Source
@@ -328,15 +329,37 @@ OPERATORS = frozenset(
 SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
 
 
-def named_by_program(vm: Machine, owner: Value, name: str, result: Value) -> Value:
-    """The result of a method that the program calls by its name. Where an operator would go on to the other operand (NotImplemented), the
-    methods of sequences ask that for an index, or raise: this runs natively."""
-    if (
-        getattr(result, "value", None) is NotImplemented
-        and name not in COMPARISONS
-        and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES))
-    ):
+#: The numbers that the methods of a number know; of another one, what it is called by goes on to the other number's.
+NUMBERS_KNOWN: dict[type, tuple[type, ...]] = {
+    bool: (bool, int),
+    int: (bool, int),
+    float: (bool, int, float),
+    complex: (bool, int, float, complex),
+}
+
+
+def named_by_program(vm: Machine, owner: Value, name: str, result: Value, args: Sequence[Value] = ()) -> Value:
+    """The result of a method that the program calls by its name, with ``args``. Where an operator would go on to the other operand
+    (NotImplemented), the methods of sequences ask that for an index, or raise: this runs natively. A tracked number's method may have
+    gone on already, or not have known how another one is tracked: which of them it knows is what Python says."""
+    nothing = getattr(result, "value", None) is NotImplemented
+    if (known := NUMBERS_KNOWN.get(owner.python_type())) is not None and len(args) == 1 and (name in OPERATORS or name in COMPARISONS):
+        fits = issubclass(args[0].python_type(), known)
+        return vm.fresh(NotImplemented) if not fits else reflected(vm, owner, name, args[0]) if nothing else result
+    if nothing and name not in COMPARISONS and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES)):
         vm.unsupported("FE020", f"method {name} of {owner.describe()}", "it has no symbolic counterpart for this argument")
+    return result
+
+
+SWAPPED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__", "__eq__": "__eq__", "__ne__": "__ne__"}
+
+
+def reflected(vm: Machine, owner: Value, name: str, other: Value) -> Value:
+    """What the method ``name`` of a tracked number gives, said by the other number's own way of being tracked."""
+    turned = SWAPPED.get(name) or (f"__{name[3:]}" if name in OPERATORS and name[2] == "r" and name != "__rshift__" else f"__r{name[2:]}")
+    result = other.special(vm, turned, [owner])
+    if result is None or getattr(result, "value", None) is NotImplemented:
+        vm.unsupported("FE020", f"method {name} of {owner.describe()}", f"it is not known for {other.describe()}")
     return result
 
 
@@ -354,7 +377,7 @@ class BuiltinMethod(Value):
         return f"method {self.name} of {self.owner.describe()}"
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return named_by_program(vm, self.owner, self.name, self.owner.method(vm, self.name, args, kwargs))
+        return named_by_program(vm, self.owner, self.name, self.owner.method(vm, self.name, args, kwargs), args)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name not in ("__eq__", "__ne__"):

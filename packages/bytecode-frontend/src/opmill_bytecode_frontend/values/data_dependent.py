@@ -138,6 +138,8 @@ class LateFloat(Late):
         left, right = (other, self.tensor) if name in REFLECTED else (self.tensor, other)
         if operation == "__truediv__":
             self.check_divisor(vm, right)
+            if type(left) in (ConstantValue, SymbolicNumber):  # torch multiplies a number by the reciprocal, which rounds twice
+                left = vm.recorder.call_function(vm, torch.full_like, [self.tensor, left], {})
         found = vm.recorder.call_function(vm, getattr(operator, operation), [left, right], {})
         place = min(self.place, args[0].place) if isinstance(args[0], LateFloat) else self.place
         return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)

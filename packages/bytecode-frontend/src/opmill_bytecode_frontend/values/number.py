@@ -48,6 +48,10 @@ def is_int(number: object) -> bool:
     return isinstance(number, (int, torch.SymInt))
 
 
+#: What these give one after the other.
+DIVMOD = {"__divmod__": ("__floordiv__", "__mod__"), "__rdivmod__": ("__rfloordiv__", "__rmod__")}
+
+
 class SymbolicNumber(Value):
     """``number``: a ``torch.SymInt`` or ``torch.SymFloat``. What needs its value assumes it; the environment of sizes records that."""
 
@@ -93,12 +97,16 @@ class SymbolicNumber(Value):
         if name in UNARY and not args and (name != "__invert__" or is_int(self.number)):
             return self._computed(vm, name, UNARY[name], self.number)
         operation = REFLECTED.get(name, name)
-        if operation not in BINARY:
+        if operation not in BINARY and name not in DIVMOD:
             return self._as_constant(vm, name, args)
         other = operand(args[0])
         if other is None:
             return ConstantValue(NotImplemented)
         mine = self.number
+        if name in DIVMOD:
+            whole = is_int(mine) and is_int(other)  # of others Python's texts are their own
+            parts = [self.special(vm, part, args) for part in DIVMOD[name]] if whole else []
+            return TupleValue(parts) if whole else self._as_constant(vm, name, args)
         if (
             operation in COMPARISONS
             and not (is_int(mine) and is_int(other))
@@ -126,9 +134,7 @@ class SymbolicNumber(Value):
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if name in BINARY or name in REFLECTED or name in UNARY or name == "__divmod__":
-            if name == "__divmod__":
-                return TupleValue([self.method(vm, "__floordiv__", args, {}), self.method(vm, "__mod__", args, {})])
+        if name in BINARY or name in REFLECTED or name in UNARY or name in DIVMOD:
             result = self.special(vm, name, args)
             assert result is not None
             return result
