@@ -55,3 +55,34 @@ def test_a_mask_says_where_a_read_begins_and_ends(mask: str, read: str, legal: b
     [nest] = parse(masked.format(mask=mask, read=read, last=528)).nests
     found = list(crossings(nest))
     assert not found if legal else found
+
+
+COLUMNS = """kernel k()
+  in x: int64[5]
+  inout t: float32[20]
+  out out: float32[4]
+nest i<4
+  phase j<5
+    let row = x[j]
+    set t[i + 4*row] = float32(1.0)
+  phase
+    set out[i] = t[{read}]
+"""
+
+
+@pytest.mark.parametrize(
+    "read, legal",
+    [
+        ("5*i", True),  # row i of column i
+        ("5*i + 4", True),  # the row below
+        ("9*i", True),
+        ("5*i + 1", False),  # of the next column
+        ("6*i", False),
+        ("3*i + 3", False),  # the other diagonal
+        ("0", False),
+    ],
+)
+def test_a_diagonal_of_columns_is_read_where_the_column_is_whatever_row_is_written(read: str, legal: bool) -> None:
+    [nest] = parse(COLUMNS.format(read=read)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found

@@ -4,6 +4,7 @@ Indices that are no sums of axes times numbers (``i//4``, what values tell) are 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,12 @@ def _may_meet(read: _Place, written: _Place, outer: Sequence[str]) -> bool:
     if ours is None or theirs is None:
         return True
     rest, spans = theirs.get("", 0) - ours.get("", 0), dict[int, tuple[int, int]]()
+    if (step := _common_step(ours, theirs, outer)) > 1:
+        # By the rests of dividing by that, both move alike from point to point, and all else does not move: inside of a column a diagonal
+        # is where the column is, whatever the rows are.
+        ours, theirs = ({n: k % step for n, k in each.items() if n in outer and k % step} for each in (ours, theirs))
+        reach = abs(rest) + sum(k * (at.extents.get(n) or _MANY) for c, at in ((ours, read), (theirs, written)) for n, k in c.items())
+        spans[step] = (-reach // step - 1, reach // step + 1)
     steps: list[tuple[int, int]] = []
     """Axes on which both go alike: by how much they move, and how far two points are apart at most."""
     for name in {*ours, *theirs} - {""}:
@@ -118,6 +125,13 @@ def _may_meet(read: _Place, written: _Place, outer: Sequence[str]) -> bool:
         for span in ((1, n), (-n, -1))
         if n
     )
+
+
+def _common_step(ours: Mapping[str, int], theirs: Mapping[str, int], outer: Sequence[str]) -> int:
+    """What all other axes move by multiples of, where the outer axes move both sides otherwise, but by multiples of it apart; else 0."""
+    differ = [ours.get(name, 0) - theirs.get(name, 0) for name in outer]
+    step = math.gcd(*(k for each in (ours, theirs) for name, k in each.items() if name and name not in outer))
+    return step if any(differ) and step and not any(d % step for d in differ) else 0
 
 
 def _is_zero(terms: Sequence[tuple[int, tuple[int, int]]], rest: int) -> bool:
