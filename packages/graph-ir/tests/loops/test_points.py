@@ -86,3 +86,32 @@ def test_a_diagonal_of_columns_is_read_where_the_column_is_whatever_row_is_writt
     [nest] = parse(COLUMNS.format(read=read)).nests
     found = list(crossings(nest))
     assert not found if legal else found
+
+
+SQUARE = """kernel k()
+  in x: float32[264]
+  inout t: float32[264]
+  out out: float32[264]
+nest i<33 k<8
+  phase j<3
+    set t[24*i + k + 8*j] = x[24*i + k + 8*j]
+  phase j<3
+    set out[24*i + k + 8*j] = t.where({mask}, {read}, float32(0.0))
+"""
+
+
+@pytest.mark.parametrize(
+    "mask, read, legal",
+    [
+        ("eq(int64.at(i), int64.at(j))", "32*i + k", True),  # 24*i + k + 8*j, there
+        ("eq(int64.at(j), int64.at(i))", "32*i + k", True),
+        ("logical_and(eq(int64.at(i), int64.at(j)), lt(x[k], float32(0.0)))", "32*i + k", True),
+        ("eq(int64.at(i), int64.at(k))", "32*i + k", False),
+        ("eq(int64.at(i), int64.at(j))", "48*i + k", False),
+        ("lt(int64.at(i), int64.at(j))", "32*i + k", False),
+    ],
+)
+def test_a_mask_says_which_axes_are_equal(mask: str, read: str, legal: bool) -> None:
+    [nest] = parse(SQUARE.format(mask=mask, read=read)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found

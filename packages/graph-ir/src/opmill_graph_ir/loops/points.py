@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from . import walk
 from .index import Index, index
-from .ir import Load, Nest
-from .masks import bounds_of
+from .ir import Load, Nest, Op
+from .masks import bounds_of, conjuncts, index_of
 
 
 def crossings(nest: Nest) -> Iterator[str]:
@@ -30,6 +30,7 @@ def crossings(nest: Nest) -> Iterator[str]:
             written, place = stores.get(load.buffer), _read(load, extents, outer)
             if not written or place is None:
                 continue
+            place = _moved(load, place, written[0], outer)
             if _apart(load, place, written, outer) and any(_may_meet(place, w, outer) for w in written):
                 where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
                 yield f"{where}: other outer points write that"
@@ -56,6 +57,29 @@ def _read(load: Load, extents: Mapping[str, int | None], outer: Sequence[str]) -
                 return None
             begin[atom], narrowed[atom] = index(atom) + low, high - low + 1
     return _Place(load.index.substitute(begin), narrowed)
+
+
+def _moved(load: Load, read: _Place, written: _Place, outer: Sequence[str]) -> _Place:
+    """The place by other axes where the mask says that they are equal: an outer axis moves it as it moves what is written, where it can."""
+    ours, theirs = _coefficients(read.index), _coefficients(written.index)
+    if load.mask is None or ours is None or theirs is None:
+        return read
+    moved = read.index
+    for part in conjuncts(load.mask):
+        sides = [index_of(each) for each in part.args] if type(part) is Op and part.name == "eq" else []
+        pair = [str(side) for side in sides if side is not None and side in map(index, read.extents)]
+        axis, other = (
+            next(((a, b) for a, b in (pair, pair[::-1]) if a in outer and b not in outer), (None, "")) if len(pair) == 2 else (None, "")
+        )
+        if axis is not None:
+            moved += (index(other) - axis) * (ours.get(axis, 0) - theirs.get(axis, 0))
+            ours = {**ours, axis: theirs.get(axis, 0)}
+    here = [
+        _range({n: k for n, k in (_coefficients(i) or {}).items() if n not in outer}, at.extents)
+        for i, at in ((moved, read), (written.index, written))
+    ]
+    inside = here[0] is not None and here[1] is not None and here[1][0] <= here[0][0] and here[0][1] <= here[1][1]
+    return _Place(moved, read.extents) if inside else read
 
 
 def _apart(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> bool:

@@ -63,7 +63,7 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
         data, function = vm.fresh(array.tolist()), torch.tensor
     elif is_none(kwargs.get("dtype", NOTHING)) and has_numpy(vm, data):
         with contextlib.suppress(NotConstant):
-            kwargs["dtype"] = ConstantValue(torch.tensor(like(vm, data)).dtype)
+            kwargs["dtype"] = dtype_like(vm, like(vm, data))
     if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
         dtype = kwargs.get("dtype", NOTHING)
         wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())
@@ -75,6 +75,14 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)
+
+
+def dtype_like(vm: Interpreter, data: object) -> Value:
+    """The dtype of a tensor that torch makes of such data; what it refuses (``[np.bool_(True), 1]``) raises."""
+    try:
+        return ConstantValue(torch.tensor(data).dtype)
+    except (TypeError, ValueError, RuntimeError) as exc:
+        vm.throw_real(exc)
 
 
 def has_numpy(vm: Interpreter, data: Value) -> bool:
