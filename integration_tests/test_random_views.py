@@ -24,6 +24,14 @@ SHOWED: dict[str, tuple[str, torch.Tensor]] = {
     "the gradient of a view by strides that shows more than what it is of": (
         "y = x.view(3, 1, 3).select(0, 0); return torch.as_strided(y, (), (), 3), y", torch.arange(9.0).view(3, 3).requires_grad_()
     ),
+    "the gradient of a view by strides of a view, after a write": (
+        "t = x * 2; v = t[:, :, 0::2]; v.mul_(3); w = torch.as_strided(v[1:], (), (), 3); v.neg_(); return w * 2, v",
+        torch.arange(12.0).view(2, 2, 3).requires_grad_(),
+    ),
+    "the gradient of a diagonal that is filled": (
+        "t = x * 2; u = t[1:]; t.fill_diagonal_(1); u.mul_(x[1:]); t.as_strided((2,), (5,), 1).add_(x[0, :2]); return t * 2, u.sin()",
+        torch.arange(16.0).view(4, 4).requires_grad_(),
+    ),
     "shapes changed in place": ("y = (x * 1).reshape(2, 3); y.unsqueeze_(1); y[:, :, 1:] = 2; return y, y.fill_(3)", torch.arange(6.0)),
 }  # fmt: skip
 CHECKED = "add index_add linalg.cholesky nn.functional.gelu diagonal_scatter gather heaviside complex scatter amax".split()

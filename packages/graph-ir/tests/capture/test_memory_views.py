@@ -13,6 +13,7 @@ from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
 
 
 def module(fn: Callable[..., Any], count: int) -> torch.fx.GraphModule:
@@ -133,3 +134,54 @@ def test_elements_of_a_part_of_complex_numbers_written_before(part: str) -> None
         torch.testing.assert_close(got, wanted, rtol=0, atol=0)
         assert got.stride() == wanted.stride()
     assert torch.equal(x, y)
+
+
+WRITTEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a diagonal": lambda y: y.fill_diagonal_(0),
+    "a diagonal of columns": lambda y: y.t().fill_diagonal_(2),
+    "a diagonal that begins again": lambda y: y.reshape(8, 3).fill_diagonal_(0, wrap=True),
+    "a diagonal of some rows": lambda y: y[1:].fill_diagonal_(0),
+    "a diagonal twice": lambda y: y.fill_diagonal_(0).mul_(3).fill_diagonal_(1),
+    "a band": lambda y: y.as_strided((3, 2), (7, 1), 1).add_(y[3:, :2]),
+    "all": lambda y: y.as_strided((24,), (1,)).mul_(3),
+    "and read before and after": lambda y: y.as_strided((4,), (5,)).mul_(3).add_(y.as_strided((4,), (5,), 1) * 2),
+}
+BEYOND: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a diagonal": lambda y: y.diagonal().as_strided((3,), (1,), 1),
+    "every second": lambda y: y[:, ::2].as_strided((2,), (3,), 1),
+    "rows from another on": lambda y: y[2:].as_strided((2,), (1,), 0),
+}
+
+
+def differentiated(write: Callable[[torch.Tensor], object], compiled: bool) -> list[torch.Tensor]:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * x
+        before = y[1:, 2:]
+        write(y)
+        return y * 2 + x, before.sin()
+
+    x = reals().requires_grad_()
+    gm = module(fn, 1)
+    call = compile_graph(gm, [x], options=GraphOptions(verify=True, cache=False)) if compiled else gm
+    first, second = call(x)
+    weights = torch.linspace(-1, 2, 24).reshape(first.shape)
+    ((first * weights).sum() + second.square().sum()).backward()
+    assert x.grad is not None
+    return [first, second, x.grad]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_writes_are_differentiated(name: str) -> None:
+    for ours, theirs in zip(differentiated(WRITTEN[name], True), differentiated(WRITTEN[name], False), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_gradients_of_what_a_tensor_does_not_show_are_refused(name: str) -> None:
+    def write(y: torch.Tensor) -> None:
+        shown = BEYOND[name](y)
+        y.mul_(2)
+        shown.add_(1)
+
+    with pytest.raises(GraphError, match="GI003"):
+        differentiated(write, True)

@@ -36,6 +36,14 @@ def geometry(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[A
     return given["size"], given["stride"], given.get("storage_offset")
 
 
+def shows_more(of: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> bool:
+    """Whether a view by strides may show elements that the tensor it is asked of does not have. Gradients of those depend on what was
+    written meanwhile: eager makes such a view anew, of all of the memory, once that was written."""
+    with torch._C._DisableTorchDispatch():
+        (start, end), dense = span(of), is_dense(of.shape, of.stride())
+    return not dense or bool(offset < start) or bool(offset + extent(sizes, strides) > end)
+
+
 def calls_from(root: FakeTensor, view: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any], offset: Any, where: str) -> list[Call]:
     """The operators that lead from ``root``, which covers its memory, to a view of the type of ``view`` by strides. ``offset``: in the
     storage, in elements of the view.

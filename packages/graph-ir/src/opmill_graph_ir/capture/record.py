@@ -27,7 +27,7 @@ from .functional_variants import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES, inverted
 from .lists import PREFIX, by_tensor
-from .memory_views import calls_from, geometry, run_of_strides, span, unmarked
+from .memory_views import calls_from, geometry, run_of_strides, shows_more, span, unmarked
 from .places import Origins
 from .policies import Policy, judged
 from .sizes import recorded, size_of, traced, unbound
@@ -59,7 +59,7 @@ class _Step:
 @dataclass(eq=False)
 class Memory:
     """A memory: ``value`` is its current content, ``root`` the fake that covers it, ``first`` the content that it was made with.
-    ``version`` counts its values; ``written``: one came by a write; ``by_strides``: there were views of it by strides."""
+    ``version`` counts its values; ``written``: one came by a write; ``beyond``: a view by strides shows more than what it is a view of."""
 
     value: str
     root: FakeTensor
@@ -67,7 +67,7 @@ class Memory:
     version: int = 0
     outside: str | None = None
     written: bool = False
-    by_strides: bool = False
+    beyond: bool = False
 
 
 @dataclass(eq=False)
@@ -260,8 +260,8 @@ class Recorder(FakeContext):
         """Makes ``value`` the content of ``fake``, and so of part of its base."""
         track = self.track(fake)
         base = track.base
-        if base.by_strides and base.root.requires_grad and torch.is_grad_enabled():
-            raise GraphError("GI003", "a write to memory that is differentiated and has views by strides", where=self.state.origin)
+        if base.beyond and base.root.requires_grad and torch.is_grad_enabled():
+            raise GraphError("GI003", "a differentiated write beside a view that shows more than its tensor", where=self.state.origin)
         if track.chain:
             for (outer, outer_value), step in zip(reversed(self._replay(base, track.chain[:-1])), reversed(track.chain), strict=True):
                 given = _torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item
@@ -432,13 +432,14 @@ class Recorder(FakeContext):
         """The chain that leads to a view of the memory of ``fake`` by strides. Where it is said from where on in the storage, the graph is
         one of inputs that begin there."""
         base = self.track(fake).base
-        base.by_strides = True
         sizes, strides, offset = geometry(args, kwargs)
         if offset is not None and base.outside is not None:
             if base.outside in self.state.graph.held:
                 raise GraphError("GI003", "a view by strides and an offset of a tensor that the graph holds", where=self.state.origin)
             self.state.graph.offsets[base.outside] = int(base.root.storage_offset())
-        calls = calls_from(base.root, fake, sizes, strides, fake.storage_offset() if offset is None else offset, self.state.origin)
+        place = sizes, strides, fake.storage_offset() if offset is None else offset
+        base.beyond = base.beyond or (fake is not base.root and shows_more(fake, *place))
+        calls = calls_from(base.root, fake, *place, self.state.origin)
         return tuple(_Step(func, rest, (), None) for func, rest in calls)
 
     def _unmarked(self, fake: FakeTensor) -> FakeTensor:
