@@ -25,7 +25,6 @@ def _calls(fn, *inputs) -> list[str]:
 X, W = torch.randn(2, 8, 12, 12), torch.randn(8, 8, 3, 3)
 LEFT_TO_TORCH = {
     "groups": lambda: _calls(lambda x, w: (F.conv2d(x, w, groups=2),), X, torch.randn(8, 4, 3, 3)),
-    "transposed": lambda: _calls(lambda x, w: (F.conv_transpose2d(x, w),), X, W),
     "three dimensions": lambda: _calls(lambda x, w: (F.conv3d(x, w),), torch.randn(1, 4, 6, 6, 6), torch.randn(4, 4, 3, 3, 3)),
     "float64": lambda: _calls(lambda x, w: (F.conv2d(x, w),), X.double(), W.double()),
     "channels last": lambda: _calls(lambda x, w: (F.conv2d(x, w),), X.contiguous(memory_format=torch.channels_last), W),
@@ -59,6 +58,15 @@ def test_lowered() -> None:
 def test_large_images_are_left_where_laying_them_out_pays(image, weight, stride: int, loops: bool) -> None:
     conv = F.conv1d if len(image) == 3 else F.conv2d
     called = _calls(lambda x, w: (conv(x, w, stride=stride, padding=w.shape[-1] // 2),), torch.randn(image), torch.randn(weight))
+    assert called == ([] if loops else ["aten::convolution"])
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "channels", "loops"), [(4, 3, 64, False), (4, 1, 256, False), (4, 1, 32, True), (8, 3, 64, True)]
+)
+def test_images_of_one_vector_are_left_where_weights_are_many(size: int, kernel: int, channels: int, loops: bool) -> None:
+    x, w = torch.randn(2, channels, size, size), torch.randn(channels, channels, kernel, kernel)
+    called = _calls(lambda x, w: (F.conv2d(x, w, padding=kernel // 2),), x, w)
     assert called == ([] if loops else ["aten::convolution"])
 
 

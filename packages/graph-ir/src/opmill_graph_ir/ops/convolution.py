@@ -25,6 +25,7 @@ from .exprs import const, known_order, op
 from .half_products import in_float, is_slow, widened
 from .pooling import many, window
 from .records import Rows
+from .transposed_convolution import factors_of, in_turns, of_one_place, phases_of, repeated
 
 ROWS = Rows()
 _FEWEST = 16
@@ -57,11 +58,13 @@ def _convolution(
         return in_float(ctx, node) if made is NotImplemented else made
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     n, apart = len(x.sizes) - 2, groups > 1  # apart: each channel for itself
-    if transposed or n not in (1, 2) or (apart and not groups == x.sizes[1] == weight.sizes[0]) or not is_known(ctx, x, weight):
+    if n not in (1, 2) or (apart and (transposed or not groups == x.sizes[1] == weight.sizes[0])) or not is_known(ctx, x, weight):
         return NotImplemented
     if not _is_contiguous(ctx, weight) or not (_is_contiguous(ctx, x) or _relaid(ctx, x, False)):
         return NotImplemented
     meta = meta.contiguous()
+    if transposed:
+        return _transposed(ctx, name, meta, (x, weight, bias), (many(stride, n), many(padding, n), many(dilation, n)))
     kernel, points = weight.sizes[2:], math.prod(meta.sizes[2:])
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
     if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):
@@ -81,6 +84,34 @@ def _convolution(
     return products(ctx, name, meta, (x, weight, bias), many(stride, n), many(padding, n), many(dilation, n), apart)
 
 
+def _transposed(
+    ctx: Context,
+    name: str | None,
+    meta: Meta,
+    operands: tuple[View, View, View | None],
+    steps: tuple[Sequence[int], Sequence[int], Sequence[int]],
+) -> Any:
+    """A transposed convolution by its phases; NotImplemented where torch's operator is quicker, or sizes are not known."""
+    x, weight, bias = operands
+    if not all(type(size) is int for size in (*x.sizes, *meta.sizes)):
+        return NotImplemented
+    if math.prod(x.sizes[2:]) == 1 and meta.sizes[2:] == weight.sizes[2:] and meta.dtype == x.dtype and not any(steps[1]):
+        _relaid(ctx, x, True)
+        return of_one_place(ctx, name, meta, x, weight, bias)
+    phases = phases_of(weight, meta.sizes, *steps)
+    if phases is None or phases.sizes[1] < 4 or math.prod(phases.sizes[2:]) < _FEWEST:
+        return NotImplemented
+    if math.prod(phases.taps) > 1:
+        rows = (phases.sizes[1], weight.sizes[0], *phases.taps)
+        if _waste(phases.sizes[-1]) > _WASTE or (phases.alike and _torch_is_quicker(x.sizes, rows, phases.sizes, 1)):
+            return NotImplemented
+    _relaid(ctx, x, True)
+    factors, pads, ones = factors_of(ctx, weight, phases), [d.pad for d in phases.directions], (1,) * len(phases.taps)
+    whole = Meta(meta.dtype, phases.sizes, contiguous(phases.sizes), meta.device)
+    made = products(ctx, None, whole, (x, factors, None if bias is None else repeated(bias, phases)), ones, pads, ones, False)
+    return in_turns(made, meta.sizes, phases)
+
+
 def _torch_is_quicker(image: Sequence[int], weight: Sequence[int], result: Sequence[int], stride: int) -> bool:
     """Whether oneDNN takes less time, by what was measured of both (AVX-512, one thread; in nanoseconds).
 
@@ -88,6 +119,8 @@ def _torch_is_quicker(image: Sequence[int], weight: Sequence[int], result: Seque
     the image anew, and what follows is one more pass. It is asked for images of some size alone."""
     taps, terms, rows = math.prod(weight[2:]), math.prod(weight[1:]), weight[0]
     points = math.prod(result[2:])
+    if 1 < points <= _ONE_VECTOR and terms * rows > _FEW_WEIGHTS:
+        return True
     if taps == 1 or math.prod(image) <= _ASKED:
         return False
     elements = math.prod(result)
@@ -98,6 +131,9 @@ def _torch_is_quicker(image: Sequence[int], weight: Sequence[int], result: Seque
     return theirs < ours
 
 
+_ONE_VECTOR, _FEW_WEIGHTS = 16, 1 << 12
+"""Points of an image that are one vector: each weight that is read serves one product then, and where weights are more than so many,
+reading them is what takes the time. oneDNN's vectors are of channels, and a weight serves all points: half to a quarter of the time."""
 _ASKED = 20480
 """Elements of an image up to which torch has a kernel of its own in one thread."""
 _FIRST = 4
