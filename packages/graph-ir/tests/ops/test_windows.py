@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.ops.lower import lower
 
 aten = torch.ops.aten
 Run = Callable[..., list[Any]]
@@ -48,6 +53,20 @@ def test_max_pool(as_loops: Run, data: Any) -> None:
         return
     grad = torch.arange(out.numel(), dtype=torch.float32).reshape(out.shape) + 1
     agree(as_loops, lambda g, x, i: aten.max_pool2d_with_indices_backward(g, x, *options, i), grad, x, ids)
+
+
+def test_places_of_large_images_are_loops_where_torch_makes_no_vectors(as_loops: Run) -> None:
+    """Also where equal elements, NaN and infinities meet, in half precision and float64."""
+    x = torch.randn(2, 4, 48, 48).round()
+    x[torch.rand_like(x) < 0.1], x[torch.rand_like(x) < 0.3] = float("nan"), float("-inf")
+    x[0, 0] = float("-inf")
+    for dtype, (kernel, stride, padding) in itertools.product(
+        (torch.float32, torch.bfloat16, torch.float64), ((2, 2, 0), (3, 2, 1), (5, 1, 2))
+    ):
+        agree(as_loops, lambda x: F.max_pool2d(x, kernel, stride, padding, return_indices=True), x.to(dtype))  # noqa: B023 (called at once)
+    for laid, calls in ((x, 0), (x.contiguous(memory_format=torch.channels_last), 1)):
+        graph = functionalize(torch.fx.symbolic_trace(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True)), [laid])
+        assert len([n for n in lower(graph).nodes if isinstance(n, Extern)]) == calls
 
 
 @COMMON

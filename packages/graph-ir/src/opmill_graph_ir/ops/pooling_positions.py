@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..capture.graph import Meta, Node
-from ..loops.index import Index, floordiv, index, mod
+from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Expr, Let, Reduction, Ref
 from ..lowered import Reduce
 from .context import FEW, Context, View, extents_of, named_axes, positions
@@ -79,6 +79,58 @@ def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding
     return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], kernel, make)
 
 
+_EXACT = 1 << 24
+"""Whole numbers up to which float32 has all."""
+
+
+def _reach(spaces: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> int:
+    """Elements of the plane from a window's first to its last."""
+    return sum((k - 1) * d * math.prod(spaces[i + 1 :]) for i, (k, d) in enumerate(zip(kernel, dilation, strict=True))) + 1
+
+
+def _in_two_passes(spaces: Sequence[Any], kernel: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether places are numbers that are known and exact, and each window has an element: with steps in it, it may lie around all."""
+    known = all(type(n) is int for n in spaces)
+    return known and not any(p and d > 1 for p, d in zip(padding, dilation, strict=True)) and _reach(spaces, kernel, dilation) < _EXACT
+
+
+def largest_and_where(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """As ``largest``, in two passes over each window: the maximum, and then which element that is. Both are vectors of results on
+    processors, where a maximum that takes its place along is none.
+
+    Places count from where the window begins, in elements of the plane. The first of equal elements is meant, but the last NaN: the largest
+    of ``whole - place``, or of ``place + 1``, in numbers of the type that is compared."""
+    n, meta = len(kernel), _meta(ctx, node)
+    dtype, spaces = wide(x.dtype), x.sizes[-n:]
+    steps = [math.prod(spaces[k + 1 :]) for k in range(n)]
+    whole = _reach(spaces, kernel, dilation)
+
+    def read(outer: Any, inner: Any, ext: Any) -> tuple[Expr, Expr | None]:
+        position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
+        return cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype), inside
+
+    def maximum(outer: Any, inner: Any, ext: Any) -> Any:
+        return [Reduction(("a",), "max", read(outer, inner, ext)[0], dtype)], [Ref("a", dtype)]
+
+    top = ctx.reduce([(node.results[0], meta)], kernel, maximum)[0]
+
+    def where(outer: Any, inner: Any, ext: Any) -> Any:
+        value, inside = read(outer, inner, ext)
+        highest = ctx.load(top, outer, ext)
+        place = sum((i * (d * s) for i, d, s in zip(inner, dilation, steps, strict=True)), ZERO)
+        rank = [cast(index_value(i), dtype) for i in (index(whole) - place, place + 1)]
+        same = op("eq", value, highest)
+        none = const(0, dtype)
+        found = op("where", same if inside is None else op("logical_and", inside, same), rank[0], none)
+        found = op("where", op("isnan", value), rank[1], found)
+        first = sum(((o * t - p) * s for o, t, p, s in zip(outer[-n:], stride, padding, steps, strict=True)), ZERO)
+        chosen = Ref("a", dtype)
+        offset = op("where", op("isnan", highest), op("sub", chosen, const(1, dtype)), op("sub", const(whole, dtype), chosen))
+        return [Reduction(("a",), "max", found, dtype)], [op("add", index_value(first), cast(offset, "int64"))]
+
+    return [top, ctx.reduce([(node.results[1], _meta(ctx, node, 1))], kernel, where)[0]]
+
+
 @ROWS.lowers("max_pool2d_with_indices", any_layout=True, gradient="max_pool2d_with_indices_backward")
 @ROWS.lowers("max_pool3d_with_indices", gradient="max_pool3d_with_indices_backward")
 def _max_pool(
@@ -90,8 +142,11 @@ def _max_pool(
     kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
     stride, dtype = many(stride, n) if stride else kernel, wide(x.dtype)
     if node.results[1] in ctx.used:
-        if ctx.on_processor(x, _LARGE):
+        rows = meta.strides[-n - 1] != 1 or meta.sizes[-n - 1] == 1  # torch's operator makes vectors of channels alone
+        if ctx.on_processor(x, _LARGE) and not (rows and _in_two_passes(x.sizes[-n:], kernel, padding, dilation)):
             return NotImplemented
+        if ctx.on_processor(x, 0) and _in_two_passes(x.sizes[-n:], kernel, padding, dilation):
+            return largest_and_where(ctx, node, x, kernel, stride, padding, dilation)
         return largest(ctx, node, x, kernel, stride, padding, dilation)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
@@ -177,8 +232,8 @@ def _max_backward(
     ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, ids: View
 ) -> Any:
     n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
-    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or ctx.on_processor(x, _LARGE):
-        return NotImplemented
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or ctx.on_processor(x, FEW):
+        return NotImplemented  # torch's operator adds to one place for each window: a fifth to a fifteenth of the time
     kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
     stride = many(stride, n) if stride else kernel
     lead, spaces = len(x.sizes) - n, x.sizes[-n:]
