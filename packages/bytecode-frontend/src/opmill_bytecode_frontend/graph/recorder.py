@@ -405,14 +405,25 @@ class Recorder:
                 in_place = numbers == [1] and target in IN_PLACE
                 scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
                 return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
-        if args and type(args[-1]) is LateFloat and len(args) == FILLING.get(target) and self.is_filled(args):
+        if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self.is_filled(args, target):
+            assert isinstance(args[0], TensorValue), args
+            return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
+        if args and type(args[-1]) is LateFloat and len(args) == FILLING.get(target) and self.is_filled(args, target):
             return [*args[:-1], args[-1].tensor]
         return args
 
-    def is_filled(self, args: list[Value]) -> bool:
+    def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype) -> Value:
+        """The tensor that stands for a float which is assigned to items of a tensor of this type."""
+        number.fills(dtype)
+        scalar = number.tensor if isinstance(number, LateFloat) else self.scalar_input(number)
+        return scalar if dtype is torch.float64 else self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})
+
+    def is_filled(self, args: list[Value], target: object) -> bool:
         """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
         tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
-        return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and is_plain_on_cpu(tensor)
+        if type(tensor) is not TensorValue or not tensor.fake.is_floating_point():
+            return False
+        return (tensor.fake.dim() > 0 or target is operator.setitem) and is_plain_on_cpu(tensor)
 
     def scalar_for(self, number: object, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
         """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""

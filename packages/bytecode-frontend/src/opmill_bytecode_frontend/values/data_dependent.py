@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -24,6 +25,8 @@ ITSELF = ("__pos__", "__float__")
 UNARY = {"__neg__": operator.neg, "__abs__": operator.abs}
 EXACT = 1 << 53
 """Integers below it are doubles."""
+LARGEST = torch.finfo(torch.float32).max
+OVERFLOW = "value cannot be converted to type float without overflow"
 
 
 class Late(Value):
@@ -114,8 +117,24 @@ class LateFloat(Late):
     cls = float
     told_later = True
 
+    def __init__(self, vm: Machine, tensor: object, place: int | None = None, single: bool = False) -> None:
+        """``single``: it is an item of a tensor of single or half precision, or as small."""
+        super().__init__(vm, tensor, place)
+        self.single = single
+
     def as_told(self) -> float:
         return 1.5
+
+    def fills(self, dtype: torch.dtype) -> None:
+        """It is written into a tensor of this type, which raises where the type's largest number is smaller."""
+        if dtype is torch.float64 or (dtype is torch.float32 and self.single):
+            return
+        if dtype is not torch.float32 or not may_demand(self.vm):
+            self.constant()
+        size = self.tensor.method(self.vm, "abs", [], {})
+        large = size.method(self.vm, "gt", [ConstantValue(LARGEST)], {})
+        infinite = size.method(self.vm, "eq", [ConstantValue(math.inf)], {})
+        demanded_of(self.vm, large.method(self.vm, "eq", [infinite], {}), (False, "RuntimeError", OVERFLOW))
 
     def nonzero(self, vm: Machine) -> object:
         return self.tensor.method(vm, "ne", [ConstantValue(0)], {})
@@ -126,7 +145,7 @@ class LateFloat(Late):
         if name in ITSELF:
             return self
         if name in UNARY:
-            return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}), self.place)
+            return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}), self.place, self.single)
         if name in POWERS and in_optimizer(vm):
             return self.power(vm, args[0], name == "__rpow__")
         operation = REFLECTED.get(name, name)

@@ -7,6 +7,8 @@ import operator
 import re
 from typing import Callable, Hashable
 
+import torch
+
 from opmill_guards.guard import Equals, SizeRelation
 from opmill_guards.source import Source, TensorProperty
 
@@ -74,6 +76,13 @@ class FloatNumber(Value):
 
     def describe(self) -> str:
         return f"the number {self!r}"
+
+    def fills(self, dtype: torch.dtype) -> None:
+        """It is written into a tensor of this type, which raises where the type's largest number is smaller."""
+        if dtype is torch.float64:
+            return
+        if not (self.decide("__le__", torch.finfo(dtype).max) and self.decide("__ge__", -torch.finfo(dtype).max)):
+            self.constant()
 
     def truth(self, vm: Machine) -> bool:
         return self.decide("__ne__", 0.0)

@@ -350,7 +350,8 @@ class TensorValue(Value):
             plain = plain.method(vm, "clone", [], {})  # what it holds now, whatever is written later
         if name == "item" and dtype is torch.bool:
             return LateTruth(vm, plain)
-        return LateFloat(vm, plain if dtype is torch.float64 else plain.method(vm, "to", [ConstantValue(torch.float64)], {}))
+        double = dtype is torch.float64
+        return LateFloat(vm, plain if double else plain.method(vm, "to", [ConstantValue(torch.float64)], {}), single=not double)
 
     def is_known(self) -> bool:
         """Whether its values are known at the capture."""

@@ -23,6 +23,7 @@ from ...values.tensor import TensorValue
 from ..dispatch import fold
 from ..registry import handles, named
 from ..standard.mathematics import function_of_float
+from .number_tensors import put_together
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -64,6 +65,8 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     elif is_none(kwargs.get("dtype", NOTHING)) and has_numpy(vm, data):
         with contextlib.suppress(NotConstant):
             kwargs["dtype"] = dtype_like(vm, like(vm, data))
+    if kwargs.keys() <= {"dtype"} and (made := put_together(vm, data, kwargs.get("dtype", NOTHING))) is not None:
+        return made
     if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
         dtype = kwargs.get("dtype", NOTHING)
         wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())

@@ -1,0 +1,121 @@
+"""Tensors of Python's numbers, some of which are not known while a graph is made: the graph puts them together.
+
+``torch.tensor([reward, loss.item()])`` reads doubles and integers and converts them as ``Tensor.to`` does, where that never raises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...values.base import Value
+from ...values.constant import ConstantValue, is_none
+from ...values.data_dependent import LateFloat, LateTruth
+from ...values.floating import FloatNumber
+from ...values.number import SymbolicNumber
+from ...values.sequence import ListValue, SequenceValue, TupleValue
+from ...values.tensor import TensorValue
+from ..registry import handles
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+LARGEST = 256
+"""Numbers that a graph puts together one by one."""
+NOTHING = ConstantValue(None)
+KINDS = (float, int, bool)
+"""Python's numbers; what there is of the first decides the type of all."""
+HELD_IN: dict[type, torch.dtype] = {float: torch.float64, int: torch.int64, bool: torch.bool}
+MADE_OF: dict[type, tuple[torch.dtype, ...]] = {
+    float: (torch.float32, torch.float64),
+    int: (torch.int64, torch.float32, torch.float64),
+    bool: (torch.bool, torch.int64, torch.float32, torch.float64),
+}
+"""Types that hold any number of a kind: others may overflow, which ``torch.tensor`` refuses."""
+
+
+def is_open(value: Value) -> bool:
+    """Whether a value is a number that is not known while the graph is made."""
+    return isinstance(value, (LateFloat, LateTruth, FloatNumber)) or (isinstance(value, SymbolicNumber) and value.python_type() is int)
+
+
+def kind_of(value: Value) -> type | None:
+    """The kind of a number; None for all else."""
+    kind = value.python_type() if is_open(value) else type(value.value) if type(value) is ConstantValue else None
+    return kind if kind in KINDS else None
+
+
+def shape_of(vm: Interpreter, data: Value) -> tuple[int, ...] | None:
+    """The shape of numbers in lists and tuples; None where they have none."""
+    if not isinstance(data, SequenceValue):
+        return () if kind_of(data) is not None else None
+    items = data.values(vm)
+    shapes = {shape_of(vm, item) for item in items[:LARGEST]}
+    inner = shapes.pop() if len(shapes) == 1 and len(items) <= LARGEST else None
+    return None if inner is None else (len(items), *inner)
+
+
+def leaves(vm: Interpreter, data: Value) -> Iterator[Value]:
+    """The numbers, in order."""
+    if not isinstance(data, SequenceValue):
+        yield data
+        return
+    for item in data.values(vm):
+        yield from leaves(vm, item)
+
+
+def held(vm: Interpreter, number: Value, dtype: torch.dtype) -> Value:
+    """A tensor without dimensions that holds a number."""
+    if isinstance(number, (LateFloat, LateTruth)):
+        found: Value = number.tensor
+    elif isinstance(number, FloatNumber):
+        found = vm.recorder.scalar_input(number)
+    else:
+        kind = kind_of(number)
+        assert kind is not None, number
+        found = vm.recorder.call_function(vm, torch.full, [TupleValue([]), number], {"dtype": ConstantValue(HELD_IN[kind])})
+    return found.method(vm, "to", [ConstantValue(dtype)], {})
+
+
+def put_together(vm: Interpreter, data: Value, dtype: Value = NOTHING) -> Value | None:
+    """The tensor that torch makes of numbers, where some of them are open; None where that is left to torch."""
+    if not isinstance(data, (SequenceValue, LateFloat, LateTruth, FloatNumber)) or (shape := shape_of(vm, data)) is None:
+        return None
+    numbers = list(leaves(vm, data)) if math.prod(shape) <= LARGEST else []
+    if not any(map(is_open, numbers)):
+        return None
+    kinds = {kind_of(number) for number in numbers}
+    kind = next(kind for kind in KINDS if kind in kinds)
+    if is_none(dtype):
+        wanted = torch.get_default_dtype() if kind is float else HELD_IN[kind]
+    elif isinstance(dtype, ConstantValue) and isinstance(dtype.value, torch.dtype):
+        wanted = dtype.value
+    else:
+        return None
+    if wanted not in MADE_OF[kind]:
+        return None
+    parts: list[Value] = [held(vm, number, HELD_IN[kind]) for number in numbers]
+    made = vm.recorder.call_function(vm, torch.stack, [ListValue(parts)], {}) if shape else parts[0]
+    if len(shape) > 1:
+        made = made.method(vm, "reshape", [TupleValue([ConstantValue(n) for n in shape])], {})
+    made = made.method(vm, "to", [ConstantValue(wanted)], {})
+    return made if shape else made.method(vm, "clone", [], {})  # the number may be read again
+
+
+@handles(torch.full)
+def full(vm: Interpreter, size: Value, fill_value: Value, **kwargs: Value) -> Value:
+    """``torch.full()``: of an open number by repeating it."""
+    open_ = isinstance(fill_value, (LateFloat, LateTruth, FloatNumber)) and kwargs.keys() <= {"dtype"}
+    one = put_together(vm, fill_value, kwargs.get("dtype", NOTHING)) if open_ else None
+    if one is None:
+        return vm.recorder.call_function(vm, torch.full, [size, fill_value], kwargs)
+    if isinstance(fill_value, (LateFloat, FloatNumber)):
+        assert isinstance(one, TensorValue), one
+        fill_value.fills(one.fake.dtype)
+    repeated = one.method(vm, "expand", [size], {})
+    return repeated.method(vm, "clone", [], {"memory_format": ConstantValue(torch.contiguous_format)})
+
+
+__all__ = ["full", "put_together"]
