@@ -21,6 +21,7 @@ from ..interpretation.frame import Frame
 from ..resume import Parameter, ParameterKind
 from ..values.base import MISSING, Value
 from .bodies import Going, going_on
+from .changing import changing
 from .continuation import Placed, indent
 from .natives import ROWS, runs_code
 from .returning import Native
@@ -199,9 +200,22 @@ class Leaving(Struct, eq=False):
         there = [*stack, *[MISSING if x is None else x for x in results]]
         going = going_on(frame, target, there, bound, bool(error), () if error else self.assigned)
         place = frame.prepared.index[id(target)]
-        compiled = self.context.resumed(going.body, going.resume, (place, bool(error)))
+        numbers = changing({p.name: self.given(p, stack, results, error) for p in going.resume.parameters})
+        compiled = self.context.resumed(going.body, going.resume, (place, bool(error)), numbers)
         passed = [self.argument(p, going, stack, results, error) for p in going.resume.parameters]
         return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
+
+    def given(self, parameter: Parameter, stack: Sequence[object], results: list[str | None], error: str) -> object:
+        """What a resume function is given for a variable or a place of the stack: a tracked value; a text for what is there when the
+        program runs; nothing for its other parameters."""
+        match parameter.kind:
+            case ParameterKind.LOCAL if parameter.name in self.assigned and not error:
+                return self.assigned[parameter.name]
+            case ParameterKind.LOCAL:
+                return self.site.frame.locals[parameter.name]
+            case ParameterKind.STACK:
+                return [*stack, *results][parameter.place]
+        return MISSING
 
     def argument(self, parameter: Parameter, going: Going, stack: Sequence[object], results: list[str | None], error: str) -> str:
         """The expression that a resume function is given for one of its parameters."""

@@ -42,7 +42,7 @@ from .limits import FINAL, growth
 from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
 from .traced import called as called
 from .turns import Turns
-from .varying import Seen
+from .varying import NONE, Changing, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,13 +114,13 @@ class Context:
             return known
         return self._compiled.setdefault(fn, CompiledFunction(fn, Capture(fn, self).on_miss))  # another thread may have been first
 
-    def resumed(self, body: Body, resume: Resume, place: object) -> object:
-        """The captured form of a resume function; the same one for the same place and state."""
+    def resumed(self, body: Body, resume: Resume, place: object, changing: Changing) -> object:
+        """The captured form of a resume function; the same one for the same place and state. ``changing``: what it is not to assume."""
         key = (body.key, place, resume.stack, resume.parameters)
         if (known := self._compiled.get(key)) is not None:
             return known
         function = body.resume(resume)
-        return self._compiled.setdefault(key, CompiledFunction(function, Capture(function, self, resume).on_miss, tail=True))
+        return self._compiled.setdefault(key, CompiledFunction(function, Capture(function, self, resume, changing).on_miss, tail=True))
 
     def parts(self) -> list[Any]:
         """The captured forms of callees and resume functions, in the order they were met."""
@@ -193,7 +193,7 @@ def taken_by(code: types.CodeType) -> tuple[object, ...]:
 class Capture:
     """What happens on a miss of one function."""
 
-    def __init__(self, fn: types.FunctionType, context: Context, resume: Resume | None = None) -> None:
+    def __init__(self, fn: types.FunctionType, context: Context, resume: Resume | None = None, changing: Changing = NONE) -> None:
         self.fn = fn
         self.taken = taken_by(fn.__code__)
         self.context = context
@@ -203,6 +203,8 @@ class Capture:
         """Whether a refusal is the user's to know. Where graphs may not break, what comes after a graph is the way out of an exception:
         the program has failed, and has only to clean up behind itself."""
         self.eager = False
+        self.changing = changing
+        """What it is not to assume from the start."""
         self.called = False
         """Whether it was called before, and fitted no entry."""
         self.instead: Callable[..., object] = fn
@@ -215,7 +217,7 @@ class Capture:
 
     def nothing_seen(self) -> Seen:
         """Before a second call. The last capture that the limit allows does not depend on a text that was another at each."""
-        return Seen(self.context.dynamic, self.context.may_break, max(self.context.options.recompile_limit - 2, 1))
+        return Seen(self.context.dynamic, self.context.may_break, max(self.context.options.recompile_limit - 2, 1), self.changing)
 
     def is_full(self, compiled: CompiledFunction, kinds: tuple[Hashable, ...]) -> bool:
         """Whether as many entries were made as the limit allows. Some kinds of modules have it each for its own, as if there were a

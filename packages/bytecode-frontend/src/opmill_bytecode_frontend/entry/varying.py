@@ -47,17 +47,28 @@ class Limits(Struct, frozen=True):
     asked: bool = False
 
 
+class Changing(Struct, frozen=True):
+    """Sources of numbers that are known to be others at the next call before there was one."""
+
+    ints: frozenset[Source] = frozenset()
+    floats: frozenset[Source] = frozenset()
+
+
+NONE = Changing()
+
+
 class Varying(Struct, frozen=True):
     """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
-    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``:
-    numbers, texts and sets among the arguments, and texts between two graphs, that graphs do not depend on at all, and objects of which no
-    graph depends on which one it is."""
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``small``:
+    those of ``ints`` that were 0 or 1 at a call; ``opaque``: numbers, texts and sets among the arguments, and texts between two graphs,
+    that graphs do not depend on at all, and objects of which no graph depends on which one it is."""
 
     everything: bool = False
     nothing: bool = False
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
     strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
     ints: frozenset[Source] = frozenset()
+    small: frozenset[Source] = frozenset()
     floats: frozenset[Source] = frozenset()
     opaque: frozenset[Source] = frozenset()
     remade: bool = False
@@ -97,7 +108,14 @@ class Varying(Struct, frozen=True):
 
     def is_int(self, source: Source, value: int) -> bool:
         """Whether an int found at ``source`` is symbolic."""
-        return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))
+        if self.nothing or value < self.low(source):
+            return False
+        return source in self.ints or (self.everything and from_argument(source))
+
+    def low(self, source: Source) -> int:
+        """The least value of a symbolic int: as numbers 0 and 1 are like others, and what a program makes of one is a decision where they
+        are not."""
+        return 0 if source in self.small else SMALLEST
 
     def is_float(self, source: Source) -> bool:
         """Whether a float found at ``source`` is symbolic."""
@@ -120,13 +138,15 @@ def on_stack(source: Source | None) -> bool:
 class Seen:
     """What was different at the calls of one function so far."""
 
-    def __init__(self, dynamic: bool | None, may_break: bool, patience: int = CHANGES) -> None:
+    def __init__(self, dynamic: bool | None, may_break: bool, patience: int = CHANGES, known: Changing = NONE) -> None:
         self.dynamic = dynamic
         self.may_break = may_break
         self.sizes: dict[Source, set[int]] = {}
         self.strides: dict[Source, set[int]] = {}
-        self.ints: set[Source] = set()
-        self.floats: set[Source] = set()
+        changing = NONE if dynamic is False else known
+        self.ints: set[Source] = set(changing.ints)
+        self.small: set[Source] = set(changing.ints)
+        self.floats: set[Source] = set(changing.floats)
         self.texts: dict[Source, int] = {}
         """How often a text or a set did."""
         self.patience = patience
@@ -151,7 +171,7 @@ class Seen:
     def symbolic(self) -> object:
         """All that was seen to change."""
         dims = [frozenset((source, d) for source, dims in seen.items() for d in dims) for seen in (self.sizes, self.strides)]
-        return (*dims, frozenset(self.ints), frozenset(self.floats))
+        return (*dims, frozenset(self.ints), frozenset(self.small), frozenset(self.floats))
 
     def varying(self) -> Varying:
         """What the next capture does not assume."""
@@ -171,6 +191,7 @@ class Seen:
             sizes=sizes,
             strides=strides,
             ints=frozenset(self.ints),
+            small=frozenset(self.small),
             floats=frozenset(self.floats),
         )
 
@@ -262,12 +283,19 @@ class Seen:
             return
         if now != now and guard.value != guard.value:  # a NaN is no other value
             return
-        if type(now) is int and now >= SMALLEST and self.dynamic is not False:
+        before = guard.value
+        if isinstance(now, int) and isinstance(before, int) and self._may_be_symbol(guard.source, min(now, before)):
             self.ints.add(guard.source)
+            if min(now, before) < SMALLEST:
+                self.small.add(guard.source)
         elif type(now) is float and self.dynamic is not False and guard.source not in self.floats:
             self.floats.add(guard.source)
         elif type(guard.source) is Local or on_stack(guard.source):
             missed.add(guard.source)
+
+    def _may_be_symbol(self, source: Source, least: int) -> bool:
+        """Whether an int that was different, with ``least`` among its values, is worth another symbol than it had."""
+        return least >= 0 and self.dynamic is not False and source not in self.ints & self.small
 
 
 def is_of_text(guard: object) -> bool:
@@ -344,4 +372,4 @@ def value_of(source: Source, values: Mapping[str, object]) -> object:
         return None
 
 
-__all__ = ["Limits", "Seen", "Varying", "from_argument"]
+__all__ = ["NONE", "Changing", "Limits", "Seen", "Varying", "from_argument"]

@@ -190,7 +190,7 @@ class Recorder:
         found = self.numbers.by_source.get(source)
         if found is None:
             self.context.sizes = self.numbers.sizes
-            symbol = self.numbers.sizes.new(value, origin=str(source))
+            symbol = self.numbers.sizes.new(value, low=self.vm.varying.low(source), origin=str(source))
             found = self.numbers.by_source[source] = SymbolicNumber(sym_int(self.numbers.sizes, symbol), source, value)
             self.numbers.name(symbol, source)
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
