@@ -188,3 +188,14 @@ def test_contexts_contradict_where_they_are_known_to_differ() -> None:
         assert form(one).contradicts(form(another)) is known, (one, another)
         outer, inner = form(None), form(one)
         assert replace(outer, parts=(inner, None)).contradicts(replace(outer, parts=(form(another), None))) is known
+
+
+@pytest.mark.parametrize("error", [AssertionError, ValueError, KeyError, RuntimeError])
+def test_what_a_constructor_refuses_is_a_refusal(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def checks(*_: Any) -> Any:
+        raise error("parts of two kinds")
+
+    form, leaves = take_apart(Pair(torch.ones(2), torch.ones(2)))
+    monkeypatch.setattr(Pair, "__tensor_unflatten__", staticmethod(checks))
+    with pytest.raises(NotTakenApart, match=f"__tensor_unflatten__ of Pair fails: {error.__name__}: .?parts of two kinds"):
+        put_together(form, iter(leaves))

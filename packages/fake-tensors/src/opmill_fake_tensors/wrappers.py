@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.masked import MaskedTensor
 
+from .errors import FakeTensorError
 from .jagged import VALUES, is_jagged, rows_among, speak_of_rows
 from .symbols.index import Index
 from .tensor import FakeTensor
@@ -205,7 +206,9 @@ def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
         speak_of_rows(rows)
     try:
         made = unflattened(form, parts)
-    except (TypeError, AttributeError) as error:  # it is called with what another method of the class gave
+    except FakeTensorError:
+        raise
+    except Exception as error:  # it is called with what another method of the class gave, and its constructor may check that
         raise NotTakenApart(f"__tensor_unflatten__ of {form.cls.__qualname__} fails: {type(error).__name__}: {error}") from None
     if type(made) is not form.cls:  # a static method that a class has of its base, say
         raise NotTakenApart(f"__tensor_unflatten__ of {form.cls.__qualname__} gives a {type(made).__qualname__}")

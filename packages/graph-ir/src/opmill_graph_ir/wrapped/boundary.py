@@ -18,6 +18,7 @@ from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, same_context, 
 
 from ..errors import GraphError
 from .again import COERCE, Again, OtherGradient, may_differ
+from .input_views import Views
 from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of, waited
 
 
@@ -59,7 +60,7 @@ class WrappedGraph:
     """Calls ``inner``, a compiled graph of plain tensors: its inputs are the tensors inside of each input, then the carriers of gradients.
     ``forms``: by input, None for plain ones and sizes; ``gradients``: how the gradients of inputs look, by position; ``sizes``: what
     tells their sizes where these are symbolic; ``places``: of each tensor inside, which plain input it is; ``captured``: the graph itself,
-    for gradients that look otherwise than those that it was compiled for."""
+    for gradients that look otherwise than those that it was compiled for; ``views``: outputs that it does not give."""
 
     def __init__(
         self,
@@ -71,9 +72,10 @@ class WrappedGraph:
         sizes: Sizes | None = None,
         places: Sequence[int] = (),
         captured: Callable[..., Any] | None = None,
+        views: Views | None = None,
     ) -> None:
         self.inner, self.outs, self.bound = inner, tuple(outs), tuple(bound)
-        self.report, self.plan = inner.report, inner.plan
+        self.report, self.plan, self.views = inner.report, inner.plan, views
         self.openers = [opener(form) if form is not None else _detached if k in gradients else None for k, form in enumerate(forms)]
         self.gradients, self.sizes = gradients, sizes
         # a plain output may have a part in a gradient that is a wrapper for the other outputs alone
@@ -84,6 +86,10 @@ class WrappedGraph:
         self.plain = all(out.form is None and out.given is None and out.same is None and not out.kept for out in self.outs)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
+        results = self._computed(inputs)
+        return results if self.views is None else self.views.among(results, inputs)
+
+    def _computed(self, inputs: Sequence[Any]) -> Sequence[Any]:
         flat: list[Any] = []
         for value, open_ in zip(inputs, self.openers, strict=True):
             if open_ is None:

@@ -15,6 +15,7 @@ from ..enabling import turns_gradients_on
 from ..errors import GraphError
 from . import ANEW, INSIDE, KEY, MARK
 from .boundary import Sizes, WrappedGraph, carriers
+from .input_views import views_taken_out
 from .nodes import Looks, OtherGradient, Unwrap, Wrap, apart
 from .stored import KIND, Ends, Names, Unnamed, meshes_of
 
@@ -35,6 +36,7 @@ def compile_wrapped(
     differentiates = torch.is_grad_enabled() or turns_gradients_on(gm, inputs)
     wanted = [k for k, form in enumerate(forms) if form is not None and differentiates and inputs[k].requires_grad]
     gradients = {k: _supposed(inputs[k]) for k in wanted}
+    gm, views = views_taken_out(gm, wanted)
     memory = Memory.of(gm, inputs, forms, kept)
     known = memory.read() if memory is not None else None
     if known is not None:
@@ -64,7 +66,7 @@ def compile_wrapped(
         ends = known if known is not None and not unwrap.ran else Ends(gradients, unwrap.outs, unwrap.bound)
         if memory is not None and unwrap.ran:
             memory.write(ends)
-        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients), places, gm)
+        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients), places, gm, views)
     raise GraphError("GI061", "gradients of a wrapper that look otherwise each time the graph is captured")
 
 
