@@ -148,8 +148,8 @@ class ArrayValue(Value):
         return self.like if self.told_later else super().as_told()
 
     def as_operand(self, vm: Machine) -> Value:
-        """Numbers are Python's for torch."""
-        made_by = {"i": "__int__", "u": "__int__", "f": "__float__"}.get(self.like.dtype.kind) if self.is_number else None
+        """Numbers are Python's for torch, and truths floats."""
+        made_by = {"b": "__float__", "i": "__int__", "u": "__int__", "f": "__float__"}.get(self.like.dtype.kind) if self.is_number else None
         return self if made_by is None else self.dunder(vm, made_by, [])
 
     def as_subscript(self, vm: Machine) -> Value:

@@ -348,6 +348,14 @@ class PartialValue(Value):
 class BuiltinValue(KnownObject):
     """A callable or other object known by identity whose behaviour the library of handlers knows (or Python can fold)."""
 
+    def as_operand(self, vm: Machine) -> Value:
+        """Torch takes NumPy's truths for floats, and of its single complex numbers the real part."""
+        kind: str = self.obj.dtype.kind if type(self.obj).__module__ == "numpy" and hasattr(type(self.obj), "dtype") else ""
+        if kind == "c":
+            name = type(self.obj).__name__
+            vm.unsupported("FE034", f"an operator of a tensor and a {name} of NumPy's", "torch leaves its imaginary part out, and warns")
+        return vm.fresh(float(self.obj)) if kind == "b" else self
+
     def __repr__(self) -> str:
         return f"Builtin({self.obj!r})"
 
