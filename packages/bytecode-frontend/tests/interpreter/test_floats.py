@@ -224,3 +224,95 @@ def test_in_place_operators_of_changing_ints() -> None:
     for n in range(3, 9):
         assert same(compiled(X, n), fn(X, n))
     assert len(translations) == 2
+
+
+def averaged(x: Any, f: float) -> Any:
+    x, y = x.clone(), x.flip(0)
+    return x.lerp_(y, f), torch.lerp(x, y, 1 - f), y.double().lerp(x.double(), f)
+
+
+def filled(x: Any, f: float) -> Any:
+    mask = x > 0.2
+    return (
+        x.masked_fill(mask, f),
+        x.clone().masked_fill_(mask, -f),
+        torch.where(mask, x, f),
+        torch.masked_fill(x, mask, f),
+        x.clone().fill_(f),
+    )
+
+
+def products(x: Any, f: float) -> Any:
+    y = x.exp()
+    return (
+        torch.add(x, y, alpha=f),
+        torch.sub(x, y, alpha=f),
+        torch.addcmul(x, x, y, value=f),
+        torch.addcdiv(x, x, y, value=1 + f),
+        x.addcmul(y, y, value=f),
+    )
+
+
+def of_lists(x: Any, f: float) -> Any:
+    some, others = [x.clone(), x.double()], [x.exp(), x.double() * 3]
+    torch._foreach_mul_(some, f)
+    torch._foreach_add_(some, others, alpha=1 - f)
+    made = (
+        torch._foreach_mul(some, f),
+        torch._foreach_add(some, others, alpha=f),
+        torch._foreach_sub(some, f),
+        torch._foreach_div(some, f + 7),
+    )
+    torch._foreach_lerp_(some, others, f)
+    torch._foreach_add_(others, f)
+    return some, made, others, torch._foreach_lerp(others, some, 1 - f)
+
+
+def only_lists(x: Any, f: float) -> Any:
+    some = [x.clone(), x.double()]
+    given = torch._foreach_mul_(some, f), torch._foreach_lerp_(some, [x, x.double()], f)
+    return (
+        some,
+        given,
+        torch._foreach_add_(some, f) is some,
+        torch._foreach_mul(some, f),
+        torch._foreach_sub(some, f),
+        torch._foreach_div((x, x.double()), f + 7),
+    )
+
+
+@pytest.mark.parametrize("fn", [averaged, filled, only_lists, products, of_lists], ids=lambda fn: fn.__name__)
+def test_two_captures_serve_all_values_of_other_arguments(fn: Any) -> None:
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", fullgraph=True, on_translation=translations.append)
+    for value in VALUES:
+        ours, theirs = compiled(X, value), fn(X, value)
+        if fn in (products, of_lists):  # a factor may be rounded before the sum
+            torch.testing.assert_close(ours, theirs)
+        else:
+            assert same(ours, theirs), value
+    assert len(translations) == 2
+
+
+def lerp_of_half(x: Any, f: float) -> Any:
+    return x.bfloat16().lerp(x.bfloat16() * 2, f)
+
+
+def lists_of_unequal_length(x: Any, f: float) -> Any:
+    return torch._foreach_add([x, x], [x], alpha=f)
+
+
+def lists_of_integers(x: Any, f: float) -> Any:
+    return torch._foreach_mul([x.long(), x], f)
+
+
+def empty_lists(x: Any, f: float) -> Any:
+    return torch._foreach_mul([], f)
+
+
+@pytest.mark.parametrize("fn", [lerp_of_half, lists_of_unequal_length, lists_of_integers, empty_lists], ids=lambda fn: fn.__name__)
+def test_other_arguments_for_which_values_are_assumed(fn: Any) -> None:
+    compiled = capture(fn, "eager")
+    for value in VALUES[:4]:
+        ours, theirs = outcome(compiled, X, value), outcome(fn, X, value)
+        assert same(ours, theirs), value

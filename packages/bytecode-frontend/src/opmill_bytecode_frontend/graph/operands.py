@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import TypeGuard
 
 import torch
 
@@ -30,6 +31,8 @@ WITH_SCALARS = IN_PLACE | {
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
 FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
 """Others that take one for their last argument, and how many they have."""
+LERPING = frozenset(["lerp", "lerp_", torch.lerp])
+"""Those that take a tensor of their own type for their third argument, and compute the same with it where that is what they compute in."""
 
 
 class NotGraphable(Exception):
@@ -41,3 +44,8 @@ def is_plain_on_cpu(value: TensorValue) -> bool:
     fake = value.fake
     whole = not takes_operators(type(fake)) or (is_over_mesh(type(fake)) and not any(p.is_partial() for p in fake.placements))
     return whole and fake.device.type == "cpu"
+
+
+def is_lerped(value: object) -> TypeGuard[TensorValue]:
+    """Whether it is a tensor for which ``lerp`` computes in the tensor's own type."""
+    return type(value) is TensorValue and is_plain_on_cpu(value) and value.fake.dtype in (torch.float32, torch.float64)

@@ -43,7 +43,7 @@ from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
-from .operands import FILLING, IN_PLACE, WITH_SCALARS, NotGraphable, graph_constant, is_plain_on_cpu
+from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
@@ -408,8 +408,12 @@ class Recorder:
         if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self.is_filled(args, target):
             assert isinstance(args[0], TensorValue), args
             return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
-        if args and type(args[-1]) is LateFloat and len(args) == FILLING.get(target) and self.is_filled(args, target):
-            return [*args[:-1], args[-1].tensor]
+        number = args[-1] if args and type(args[-1]) in (FloatNumber, LateFloat) else None
+        if number is not None and len(args) == FILLING.get(target) and self.is_filled(args, target):
+            return [*args[:-1], number.tensor if type(number) is LateFloat else self.scalar_input(number)]
+        if number is not None and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
+            scalar = number.tensor if type(number) is LateFloat else self.scalar_input(number)
+            return [*args[:2], self.call_method(self.vm, "to", [scalar, ConstantValue(first.fake.dtype)], {})]
         return args
 
     def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype) -> Value:
