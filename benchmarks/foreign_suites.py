@@ -103,11 +103,13 @@ SUITES = {
     "peft": Suite(
         "0.21.2", "tests", ("parameterized", "datasets", "dill", "pyarrow", "pandas", "multiprocess", "xxhash", "aiohttp", *SCIPY)
     ),
+    "portion": Suite("2.6.3", "tests", ("sortedcontainers",)),
     "ptwt": Suite("1.0.1", "tests", ("PyWavelets", *SCIPY)),
     "pydash": Suite("8.1.0", "tests"),
     "pyparsing": Suite("3.3.3", "tests"),
     "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
     "pyrsistent": Suite("0.20.0", "tests", ("hypothesis", "sortedcontainers")),
+    "python-box": Suite("8.0.0", "test", ("toml", "msgpack", "ruamel.yaml", "tomli-w")),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
@@ -115,11 +117,14 @@ SUITES = {
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
     "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
     "timm": Suite("1.0.31", "tests"),
+    "tensorly": Suite("0.10.0", "tensorly", SCIPY, {"TENSORLY_BACKEND": "pytorch"}, sources=False),
     "toolz": Suite("1.2.0", "toolz/tests", sources=False),
+    "torch-optimizer": Suite("0.3.0", "tests", ("pytorch_ranger",)),
     "torch-pruning": Suite("1.6.1", "tests"),
     "torchao": Suite("0.18.0", "test", ("parameterized",), sources=False),
     "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "transitions": Suite("0.9.3", "tests", ("six",)),
+    "uncertainties": Suite("3.2.3", "tests"),
     "wrapt": Suite("2.5.2", "tests"),
     "zuko": Suite("1.6.0", "tests"),
 }
