@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmill_graph_ir.capture.functionalize import functionalize
-from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.lowered import Extern, Reduce
 from opmill_graph_ir.ops.lower import lower
 
 aten = torch.ops.aten
@@ -126,6 +127,16 @@ def test_padding(as_loops: Run, data: Any, kind: str) -> None:
     out = agree(as_loops, lambda x: getattr(aten, f"{kind}_pad2d")(x, pad), x)
     grad = torch.arange(out.numel(), dtype=torch.float32).reshape(out.shape) + 1
     agree(as_loops, lambda g, x: getattr(aten, f"{kind}_pad2d_backward")(g, x, pad), grad, x)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "terms"), [(2, 2, 1), (2, 3, 1), (3, 2, 4), (4, 2, 4), (5, 1, 25)])
+def test_folding_adds_up_the_windows_over_a_place(as_loops: Run, kernel: int, stride: int, terms: int) -> None:
+    blocks = (13 - kernel) // stride + 1
+    x = torch.randn(2, 3 * kernel * kernel, blocks * blocks)
+    agree(as_loops, lambda x: F.fold(x, (13, 13), kernel, stride=stride), x)
+    graph = functionalize(torch.fx.symbolic_trace(lambda x: F.fold(x, (13, 13), kernel, stride=stride)), [x])
+    sums = [n for n in lower(graph).nodes if isinstance(n, Reduce)]
+    assert [math.prod(a.extent.constant or 0 for a in n.inner) for n in sums] == ([terms] if terms > 1 else [])
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5])

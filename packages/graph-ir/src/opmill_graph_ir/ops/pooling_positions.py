@@ -357,20 +357,30 @@ def _col2im(ctx: Context, node: Node, x: View, sizes: Sequence[int], kernel: Any
     blocks = [(s + 2 * p - d * (k - 1) - 1) // t + 1 for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)]
     dtype = wide(meta.dtype)
 
+    counts = [-(-k // t) if d == 1 else k for k, t, d in zip(kernel, stride, dilation, strict=True)]
+
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        where, inside = [], []
-        for k in range(2):
-            raw = outer[len(outer) - 2 + k] + padding[k] - inner[k] * dilation[k]
-            shift = -(-(kernel[k] * dilation[k]) // stride[k])
-            block = floordiv(raw + shift * stride[k], stride[k], ext) - shift
+        where, taps, inside = [], [], []
+        for k, (j, t, d) in enumerate(zip(inner, stride, dilation, strict=True)):
+            at = outer[len(outer) - 2 + k] + padding[k]
+            if d == 1:  # of the windows over a place, the one j before the last
+                block, tap = floordiv(at, t, ext) - j, mod(at, t, ext) + j * t
+                inside += [op("lt", index_value(tap), const(kernel[k], "int64"))] if kernel[k] % t else []
+            else:
+                raw, tap, shift = at - j * d, j, -(-(kernel[k] * d) // t)
+                block = floordiv(raw + shift * t, t, ext) - shift
+                inside.append(op("eq", index_value(block * t), index_value(raw)))
             where.append(block)
-            inside += [op("eq", index_value(block * stride[k]), index_value(raw)), op("ge", index_value(block), const(0, "int64"))]
-            inside.append(op("lt", index_value(block), const(blocks[k], "int64")))
-        channel = (outer[-3] * kernel[0] + inner[0]) * kernel[1] + inner[1]
+            taps.append(tap)
+            inside += [op("ge", index_value(block), const(0, "int64"))] if counts[k] > 1 else []
+            inside += [op("lt", index_value(block), const(blocks[k], "int64"))] if blocks[k] * t < sizes[k] + padding[k] else []
+        channel = (outer[-3] * kernel[0] + taps[0]) * kernel[1] + taps[1]
         read = ctx.read(x, (*outer[:-3], channel, where[0] * blocks[1] + where[1]), ext)
         return [Reduction(("a",), "sum", cast(masked(read, all_of(inside), const(0, x.dtype)), dtype), dtype)], [Ref("a", dtype)]
 
-    return ctx.reduce([(node.results[0], meta)], kernel, make)[0]
+    if math.prod(counts) == 1:  # each element is in one window at most
+        return ctx.pointwise(node.results[0], meta, lambda at, ext: make(at, (ZERO, ZERO), ext)[0][0].value)
+    return ctx.reduce([(node.results[0], meta)], counts, make)[0]
 
 
 @ROWS.lowers("unfold_backward", complex="each part")
