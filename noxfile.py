@@ -182,6 +182,14 @@ def opinfo(session: nox.Session) -> None:
 
 
 @nox.session
+def distributed(session: nox.Session) -> None:
+    """Torch's own tests of several processes that ship in its wheel, compiled, against eager; ``-- models --processes 4`` takes some."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "expecttest", "numpy")
+    session.run("python", "benchmarks/torch_distributed_tests.py", *session.posargs)
+
+
+@nox.session
 def cpython(session: nox.Session) -> None:
     """CPython's own tests, each method between two tensor operations of a compiled function; ``-- list dict`` takes some modules."""
     install_wheels(session, list(PACKAGES))
