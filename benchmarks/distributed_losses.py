@@ -165,11 +165,19 @@ def _both(model: Model, compiled: Compile, where: str = "before") -> Made:
     return _sharded(model, compiled, where, mesh["data"])
 
 
+def _hybrid(model: Model, compiled: Compile, where: str) -> Made:
+    """Sharded over two processes, the same on each two."""
+    mesh = init_device_mesh(processes.place().type, (dist.get_world_size() // 2, 2), mesh_dim_names=("replicas", "shards"))
+    return _sharded(model, compiled, where, mesh)
+
+
 HALF = functools.partial(MixedPrecisionPolicy, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 CONFIGURATIONS: dict[str, Callable[[Model, Compile], Made]] = {
     # First: torch takes a mesh without names, once there was one of the same processes, for one with names.
     "fsdp2 + tensor parallel": _both,
     "fsdp2 + tensor parallel, outside": functools.partial(_both, where="outside"),
+    "hsdp": functools.partial(_hybrid, where="before"),
+    "hsdp, outside": functools.partial(_hybrid, where="outside"),
     "ddp, outside": functools.partial(_data_parallel, outside=True),
     "ddp, inside": functools.partial(_data_parallel, outside=False),
     "fsdp2, outside": functools.partial(_sharded, where="outside"),
