@@ -64,11 +64,31 @@ def paired(xs: list[torch.Tensor]) -> object:
     return last
 
 
+def sampling(xs: list[torch.Tensor]) -> list[int]:
+    tokens = [1]
+    while len(tokens) < 6:
+        tokens.append((xs[0] * tokens[-1]).argmax().item())
+        if xs[0].sum() > 1e9:
+            break
+    return tokens
+
+
+def collecting(xs: list[torch.Tensor]) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    for x in xs:
+        found.append((x.max().item(), x.min().item()))
+        if x.sum() > 1e9:
+            return found[:1]
+    return found[-1:]
+
+
 LOOPS: dict[str, tuple[int, Callable[[list[torch.Tensor]], object]]] = {
     "floats that only data tell": (5, running),
     "the number of a turn": (6, stepping),
     "ints that only data tell": (4, acting),
     "pairs of them": (6, paired),
+    "a list that is appended to until it is long": (5, sampling),
+    "a list of pairs": (5, collecting),
 }
 
 

@@ -131,7 +131,7 @@ def refuse_forgetting(frame: Frame | None) -> None:
     while frame is not None:
         for value in [*frame.locals.values(), *frame.cells.values()]:
             held = value.content if isinstance(value, CellValue) else value
-            for each in held.items if isinstance(held, SequenceValue) else [held]:
+            for each in held.looked_at() if isinstance(held, SequenceValue) else [held]:
                 if isinstance(each, GeneratorValue) and each.frame.pc > 0 and each.may_be_guarded():
                     why = "an exception knows the frame that has it, and it is closed when that exception goes"
                     raise Unsupported("FE076", f"the generator {each.origin[0].qualname} is held by a traceback", why, whole=True)

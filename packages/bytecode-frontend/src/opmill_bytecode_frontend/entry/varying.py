@@ -48,10 +48,11 @@ class Limits(Struct, frozen=True):
 
 
 class Changing(Struct, frozen=True):
-    """Sources of numbers that are known to be others at the next call before there was one."""
+    """Sources of numbers, and of lists of which the lengths are, that are known to be others at the next call before there was one."""
 
     ints: frozenset[Source] = frozenset()
     floats: frozenset[Source] = frozenset()
+    lengths: frozenset[Source] = frozenset()
 
 
 NONE = Changing()
@@ -158,7 +159,7 @@ class Seen:
         self.remade = False
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
-        self.lengths: set[Source] = set()
+        self.lengths: set[Source] = set(changing.lengths)
         self.rebound: set[Source] = set()
         """Where an object was another one at another call, though no argument led there."""
         self.failed: object = None

@@ -114,6 +114,9 @@ class GrowingList(ListValue):
     def items(self, items: list[Any]) -> None:
         self.all = items
 
+    def looked_at(self) -> list[object]:
+        return [*self.from_end.values(), *self.appended] if self.all is None else self.all
+
     @property
     def only_grew(self) -> bool:
         """Whether the length is not assumed: ``appended`` is all that changed."""

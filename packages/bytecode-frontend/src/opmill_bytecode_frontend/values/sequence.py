@@ -88,6 +88,10 @@ class SequenceValue(Value):
         """The builtin class that this one compares with and is concatenated to."""
         return tuple if issubclass(self.cls, tuple) else type(self).cls
 
+    def looked_at(self) -> list[object]:
+        """The items as far as they are known: to look at these assumes nothing."""
+        return self.items
+
     def item(self, vm: Machine, i: int) -> Value:
         value = self.items[i]
         if type(value) is Lazy:
