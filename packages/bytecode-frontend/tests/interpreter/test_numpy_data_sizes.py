@@ -94,7 +94,10 @@ WHOLE: dict[str, tuple[Any, ...]] = {
     "sums without gaps": (lambda a: (np.nanprod(a), np.nancumsum(a, axis=1), np.nancumprod(a), np.nanmedian(a)), with_gaps(4, 3)),
     "least squares": (lambda a, b: np.linalg.lstsq(a, b, rcond=None), floats(5, 3), floats(5, 2)),
     "least squares of few": (lambda a, b: np.linalg.lstsq(a, b)[0], floats(2, 3), floats(2)),
-    "factors": (lambda a: (np.linalg.qr(a), np.linalg.qr(a, mode="r"), np.linalg.slogdet(a[:3])), floats(4, 3)),
+    "factors": (  # of columns that are not in each other's span: else which factors there are is each library's own
+        lambda a: (np.linalg.qr(a + np.eye(4, 3)), np.linalg.qr(a + np.eye(4, 3), mode="r"), np.linalg.slogdet(a[:3])),
+        floats(4, 3),
+    ),
     "from one to the next": (lambda a: (np.add.reduceat(a, [0, 2, 5]), np.maximum.reduceat(a, [3, 1, 6])), floats(8)),
     "how large": (lambda a, b: np.zeros(np.broadcast(a, b).shape) + a, floats(3, 1), floats(4)),
     "in bins": (lambda a: np.histogram(a, bins=5, range=(-2, 2)), floats(30)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...interpretation.owners import under_own_name
 from ...values.base import Value
 from ...values.constant import ConstantValue, is_none
 from ...values.data_dependent import LateFloat, LateTruth
@@ -22,6 +23,7 @@ from ..registry import handles
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+FULL = torch.full  # itself: a program may put its own function in its place
 LARGEST = 256
 """Numbers that a graph puts together one by one."""
 NOTHING = ConstantValue(None)
@@ -75,7 +77,7 @@ def held(vm: Interpreter, number: Value, dtype: torch.dtype) -> Value:
     else:
         kind = kind_of(number)
         assert kind is not None, number
-        found = vm.recorder.call_function(vm, torch.full, [TupleValue([]), number], {"dtype": ConstantValue(HELD_IN[kind])})
+        found = vm.recorder.call_function(vm, under_own_name(FULL), [TupleValue([]), number], {"dtype": ConstantValue(HELD_IN[kind])})
     return found.method(vm, "to", [ConstantValue(dtype)], {})
 
 
@@ -104,13 +106,13 @@ def put_together(vm: Interpreter, data: Value, dtype: Value = NOTHING) -> Value 
     return made if shape else made.method(vm, "clone", [], {})  # the number may be read again
 
 
-@handles(torch.full)
+@handles(FULL)
 def full(vm: Interpreter, size: Value, fill_value: Value, **kwargs: Value) -> Value:
     """``torch.full()``: of an open number by repeating it."""
     open_ = isinstance(fill_value, (LateFloat, LateTruth, FloatNumber)) and kwargs.keys() <= {"dtype"}
     one = put_together(vm, fill_value, kwargs.get("dtype", NOTHING)) if open_ else None
     if one is None:
-        return vm.recorder.call_function(vm, torch.full, [size, fill_value], kwargs)
+        return vm.recorder.call_function(vm, under_own_name(FULL), [size, fill_value], kwargs)
     if isinstance(fill_value, (LateFloat, FloatNumber)):
         assert isinstance(one, TensorValue), one
         fill_value.fills(one.fake.dtype)
