@@ -50,6 +50,11 @@ def holds_mortal(obj: Any) -> bool:
     return is_mortal(obj) or (type(obj) in (tuple, list) and any(is_mortal(item) for item in obj[:MOST_ITEMS]))
 
 
+def keeps_mortal(function: types.FunctionType) -> bool:
+    """Whether a function has a mortal object in one of its cells: whoever keeps the function keeps that."""
+    return any(holds_mortal(obj) for cell in function.__closure__ or () for obj in gc.get_referents(cell))
+
+
 def is_suspended(obj: object) -> bool:
     """Whether it is a generator that is in the midst of something: its ``finally`` blocks run when it is dropped."""
     return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0

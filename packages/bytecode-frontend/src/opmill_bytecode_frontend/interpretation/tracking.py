@@ -26,6 +26,7 @@ from opmill_guards.storage import length_of
 
 from ..assumptions.arrays_before import array_of_before, number_of_before
 from ..assumptions.contents import guard_items
+from ..effects.lifetimes import keeps_mortal
 from ..values.assigned_attributes import show
 from ..values.base import Lazy, Machine, Value, written_in_python
 from ..values.classes import ClassValue, ModuleObject
@@ -393,8 +394,8 @@ def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(types.FunctionType)
 def function(vm: Interpreter, obj: types.FunctionType, source: Source | None) -> Value:
-    """A Python function: guarded by identity, or by its code where each call makes another."""
-    if vm.varying.remade and made_by_calls(obj, source) and not is_disabled(obj):
+    """A Python function: guarded by identity, or by its code where each call makes another, and where a guard would keep what dies."""
+    if made_by_calls(obj, source) and (vm.varying.remade or keeps_mortal(obj)) and not is_disabled(obj):
         return GivenFunction(vm, obj, source)
     by_identity(vm, obj, source)
     return function_value(obj, source)

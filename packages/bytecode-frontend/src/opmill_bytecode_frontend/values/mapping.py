@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, Hashable
 
@@ -49,9 +50,19 @@ class DictValue(Value):
         """Keys that came (the key) and went (``Gone``), in order: iterators of Python see that."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
-        self.part_of: Value | None = None
+        self._part_of: weakref.ref[Value] | None = None
         self.attribute = "__dict__"
-        """An object made in captured code, and the attribute by which it is a part of it."""
+        """The attribute by which it is ``part_of`` an object."""
+
+    @property
+    def part_of(self) -> Value | None:
+        """An object made in captured code, which has this dictionary. It is known as long as it is needed for itself: what knew it from
+        here, too, would keep it, and what the program gave it, until the next collection."""
+        return None if self._part_of is None else self._part_of()
+
+    @part_of.setter
+    def part_of(self, owner: Value) -> None:
+        self._part_of = weakref.ref(owner)
 
     def find_method(self, name: str) -> Callable[..., Value] | None:
         return super().find_method(name) if not self.read_only or hasattr(types.MappingProxyType, name) else None
