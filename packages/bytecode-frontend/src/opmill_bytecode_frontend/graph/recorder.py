@@ -410,16 +410,15 @@ class Recorder:
             return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
         number = args[-1] if args and type(args[-1]) in (FloatNumber, LateFloat) else None
         if number is not None and len(args) == FILLING.get(target) and self.is_filled(args, target):
-            return [*args[:-1], number.tensor if type(number) is LateFloat else self.scalar_input(number)]
+            return [*args[:-1], self.double_of(number)]
         if number is not None and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
-            scalar = number.tensor if type(number) is LateFloat else self.scalar_input(number)
-            return [*args[:2], self.call_method(self.vm, "to", [scalar, ConstantValue(first.fake.dtype)], {})]
+            return [*args[:2], self.call_method(self.vm, "to", [self.double_of(number), ConstantValue(first.fake.dtype)], {})]
         return args
 
     def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype) -> Value:
         """The tensor that stands for a float which is assigned to items of a tensor of this type."""
         number.fills(dtype)
-        scalar = number.tensor if isinstance(number, LateFloat) else self.scalar_input(number)
+        scalar = self.double_of(number)
         return scalar if dtype is torch.float64 else self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})
 
     def is_filled(self, args: list[Value], target: object) -> bool:
@@ -434,7 +433,7 @@ class Recorder:
         floating = fake.is_floating_point()
         if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
             return None
-        scalar = number.tensor if type(number) is LateFloat else self.scalar_input(number)
+        scalar = self.double_of(number)
         if floating and (fake.dim() or fake.dtype is torch.float64):
             return scalar
         dtype = fake.dtype if floating else torch.get_default_dtype()
@@ -449,6 +448,12 @@ class Recorder:
         made.scalar = number
         self.by_fake[id(made.fake)] = made
         return made
+
+    def double_of(self, number: object) -> TensorValue:
+        """The tensor of a double that a float is in the graph: what the graph computes, or an input."""
+        found = number.tensor if type(number) is LateFloat else self.scalar_input(number)
+        assert isinstance(found, TensorValue), found
+        return found
 
     def scalar_input(self, number: Any) -> TensorValue:
         known = self.scalars.get(repr(number))

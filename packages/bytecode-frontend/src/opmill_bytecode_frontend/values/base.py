@@ -354,10 +354,15 @@ def named_by_program(vm: Machine, owner: Value, name: str, result: Value, args: 
 SWAPPED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__", "__eq__": "__eq__", "__ne__": "__ne__"}
 
 
+def turned(name: str) -> str:
+    """The method of an operator that the other operand is asked for: ``__radd__`` for ``__add__``, and the other way round."""
+    plain = f"__{name[3:]}"
+    return plain if name[2] == "r" and plain in OPERATORS else f"__r{name[2:]}"
+
+
 def reflected(vm: Machine, owner: Value, name: str, other: Value) -> Value:
     """What the method ``name`` of a tracked number gives, said by the other number's own way of being tracked."""
-    turned = SWAPPED.get(name) or (f"__{name[3:]}" if name in OPERATORS and name[2] == "r" and name != "__rshift__" else f"__r{name[2:]}")
-    result = other.special(vm, turned, [owner])
+    result = other.special(vm, SWAPPED.get(name) or turned(name), [owner])
     if result is None or getattr(result, "value", None) is NotImplemented:
         vm.unsupported("FE020", f"method {name} of {owner.describe()}", f"it is not known for {other.describe()}")
     return result
