@@ -1,9 +1,9 @@
 """Tokens that a language model generates one by one on a GPU: milliseconds a token, compilers one after the other, a process each.
 
-usage: gpu_decode.py [COMPILER...] [--cache 256,8192] [--batch 1,8] [--tokens 64] [--steps] [--int8]
+usage: gpu_decode.py [COMPILER...] [--model llama,qwen2] [--cache 256,8192] [--batch 1,8] [--tokens 64] [--steps] [--int8]
 
-The model is a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000) with random weights in bfloat16 and
-a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
+The model is one of MODELS, by default a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000), with
+random weights in bfloat16 and a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
 distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns; ``graph``: until one of
 opmill's CUDA graphs is started, and until it has run, the device idle before and nothing else in the way. ``--steps``: what one token
 runs on the device is a field of its row. ``--int8``: weights of one byte and a scale a row, as torchao's weight-only ones are computed.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
+import itertools
 import json
 import statistics
 import sys
@@ -42,6 +43,26 @@ LLAMA = {
 """A billion parameters."""
 
 
+def _sizes(width: int, inner: int, layers: int, heads: int, own: int, vocabulary: int, **more: Any) -> dict[str, Any]:
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
+    return {**dict(zip(names, (width, inner, layers, heads, own, vocabulary), strict=True)), **more}
+
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "llama_3b": ("LlamaForCausalLM", _sizes(3072, 8192, 28, 24, 8, 128256, tie_word_embeddings=True)),
+    "smollm": ("LlamaForCausalLM", _sizes(576, 1536, 30, 9, 3, 49152, tie_word_embeddings=True)),
+    "qwen2": ("Qwen2ForCausalLM", _sizes(896, 4864, 24, 14, 2, 151936, tie_word_embeddings=True)),
+    "qwen3": ("Qwen3ForCausalLM", _sizes(2048, 6144, 28, 16, 8, 151936, head_dim=128, tie_word_embeddings=True)),
+    "gemma2": ("Gemma2ForCausalLM", _sizes(2304, 9216, 26, 8, 4, 256000, head_dim=256)),
+    "phi3": ("Phi3ForCausalLM", _sizes(3072, 8192, 16, 32, 32, 32064, pad_token_id=0)),
+    "mixtral": ("MixtralForCausalLM", _sizes(1024, 3584, 8, 16, 8, 32000, num_local_experts=8)),
+    "gpt2": ("GPT2LMHeadModel", {"n_embd": 1024, "n_layer": 24, "n_head": 16}),
+    "opt": ("OPTForCausalLM", {"hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32}),
+}
+"""Classes of transformers and what they are made with."""
+
+
 class Int8Linear(torch.nn.Module):
     """A linear layer without bias."""
 
@@ -67,16 +88,19 @@ def with_int8_weights(model: torch.nn.Module) -> torch.nn.Module:
 class Decoder:
     """A model, a cache, and the prompt's end: ``step`` gives the logits of the next token."""
 
-    def __init__(self, length: int, batch: int, int8: bool = False) -> None:
-        from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+    def __init__(self, name: str, length: int, batch: int, int8: bool = False) -> None:
+        import transformers
 
         torch.manual_seed(0)
         self.length = length
-        config = LlamaConfig(**LLAMA)
-        self.model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
+        kind, sizes = MODELS[name]
+        made = getattr(transformers, kind)
+        config = made.config_class(**sizes)
+        with torch.device("cuda"):
+            self.model = made(config).to(torch.bfloat16).eval()
         self.model = with_int8_weights(self.model) if int8 else self.model
         self.prompt = torch.randint(0, 32000, (batch, PROMPT), device="cuda")
-        self.cache = StaticCache(config=config, max_cache_len=length)
+        self.cache = transformers.StaticCache(config=config, max_cache_len=length)
 
     def begin(self, model: Any = None) -> torch.Tensor:
         """Reads the prompt; the first token."""
@@ -176,8 +200,8 @@ def steps_of(decoder: Decoder, function: Any) -> list[str]:
     ]
 
 
-def row_of(name: str, length: int, batch: int, count: int, steps: bool, int8: bool) -> dict[str, Any]:
-    decoder = Decoder(length, batch, int8)
+def row_of(name: str, model: str, length: int, batch: int, count: int, steps: bool, int8: bool) -> dict[str, Any]:
+    decoder = Decoder(model, length, batch, int8)
     with torch.no_grad():
         function = compiled(name, decoder.model)
         first = seconds(lambda: decoder.tokens(function, decoder.begin(), 2))
@@ -203,6 +227,7 @@ def row_of(name: str, length: int, batch: int, count: int, steps: bool, int8: bo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("compilers", nargs="*", default=list(COMPILERS))
+    parser.add_argument("--model", default="llama", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--cache", default="256", help="lengths of the cache")
     parser.add_argument("--batch", default="1", help="sequences at once")
     parser.add_argument("--tokens", type=int, default=64, help="tokens that are timed, five times")
@@ -212,15 +237,15 @@ def main() -> None:
     options = parser.parse_args()
     lengths, batches = ([int(n) for n in text.split(",")] for text in (options.cache, options.batch))
     if options.here:
-        print(json.dumps(row_of(options.compilers[0], lengths[0], batches[0], options.tokens, options.steps, options.int8)))
+        own = (options.model, lengths[0], batches[0], options.tokens, options.steps, options.int8)
+        print(json.dumps(row_of(options.compilers[0], *own)))
         return
     more = [f"--{name}" for name in ("steps", "int8") if getattr(options, name)]
-    for length in lengths:
-        for batch in batches:
-            for name in options.compilers:
-                own = ["--here", "--cache", str(length), "--batch", str(batch), "--tokens", str(options.tokens), *more]
-                found = measured([sys.executable, __file__, name, *own], timeout=600)
-                print(json.dumps({"compiler": name, "cache": length, "batch": batch, "int8": options.int8, **found}), flush=True)
+    for model, length, batch, name in itertools.product(options.model.split(","), lengths, batches, options.compilers):
+        own = ["--here", "--model", model, "--cache", str(length), "--batch", str(batch), "--tokens", str(options.tokens), *more]
+        found = measured([sys.executable, __file__, name, *own], timeout=600)
+        row = {"model": model, "compiler": name, "cache": length, "batch": batch, "int8": options.int8}
+        print(json.dumps({**row, **found}), flush=True)
 
 
 if __name__ == "__main__":

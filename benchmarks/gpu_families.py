@@ -1,12 +1,11 @@
 """Models of further families on a GPU, read and trained, beside torch.compile; a line of JSON for each model.
 
-usage: gpu_families.py NAME [COMPILER...] [--once]
-       gpu_families.py all [COMPILER...] [--once] [--jobs 8]
+usage: gpu_families.py all|inference|training|NAME[,NAME...] [COMPILER...] [--once] [--jobs 8]
 
 Those of INFERENCE are called in bfloat16 without gradients, those of TRAINING with their loss's gradients and fused AdamW under autocast.
 A row has, by compiler, ``ms`` (median, the device waited for), ``first_s``, ``gpu`` (milliseconds that the device works), ``peak`` (GB),
 ``error`` (the largest distance to the eager result as a share of the largest value; of losses in training), and the costliest kernels.
-``all`` takes a process a model; with ``--once`` these fill the compilers' caches, ``--jobs`` at a time, and say nothing.
+Several take a process each; with ``--once`` these fill the compilers' caches, ``--jobs`` at a time, and say nothing.
 COMPILER: eager, torch, opmill, each with ``-MODE``.
 """
 
@@ -17,6 +16,7 @@ import json
 import statistics
 import sys
 import time
+import types
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -123,6 +123,56 @@ class Spoken(torch.nn.Module):
         return self.model(input_features=sounds, labels=labels, use_cache=False)
 
 
+class Heard(torch.nn.Module):
+    """A loss of what a model makes of sounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import Wav2Vec2Config, Wav2Vec2Model
+
+        still = {f"{name}_dropout": 0.0 for name in ("hidden", "attention", "activation", "feat_proj")}
+        self.model = Wav2Vec2Model(Wav2Vec2Config(**still, layerdrop=0.0, apply_spec_augment=False))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return types.SimpleNamespace(loss=self.model(x).last_hidden_state.float().square().mean())
+
+
+class Denoised(torch.nn.Module):
+    """The loss of a network that is to tell noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from diffusers import UNet2DConditionModel
+
+        self.model = UNet2DConditionModel(cross_attention_dim=768, block_out_channels=(192, 384, 768, 768))
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> Any:
+        return types.SimpleNamespace(loss=(self.model(x, t, text, return_dict=False)[0].float() - x).square().mean())
+
+
+class UpscaledNoise(torch.nn.Module):
+    """A network of the size of Stable Diffusion XL's, of two of its three levels' depth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from diffusers import UNet2DConditionModel
+
+        self.model = UNet2DConditionModel(
+            cross_attention_dim=2048,
+            block_out_channels=(320, 640, 1280),
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            transformer_layers_per_block=(1, 2, 4),
+            attention_head_dim=(5, 10, 20),
+            use_linear_projection=True,
+        )
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor, text: torch.Tensor) -> Any:
+        return self.model(x, t, text, return_dict=False)[0]
+
+
+MISTRAL = {"hidden_size": 2048, "intermediate_size": 7168, "num_attention_heads": 32}
+_GPT2 = {"n_embd": 1024, "n_layer": 24, "n_head": 16, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": False}
 GEMMA = {"hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256}
 INFERENCE: dict[str, Callable[[], Workload]] = {
     "gemma3": text("Gemma3ForCausalLM", 4096, **GEMMA, num_hidden_layers=12, vocab_size=65536, sliding_window=512),
@@ -154,6 +204,13 @@ INFERENCE: dict[str, Callable[[], Workload]] = {
     "eva": image("eva02_large_patch14_224", 16),
     "maxvit": image("maxvit_tiny_tf_224", 16),
     "regnet": image("regnety_160", 32),
+    "resnet50": image("resnet50", 64),
+    "vit_h": image("vit_huge_patch14_224", 16),
+    "wav2vec": lambda: (Heard(), {"x": torch.randn(8, 80_000)}),
+    "unet_xl": lambda: (
+        UpscaledNoise(),
+        {"x": torch.randn(2, 4, 64, 64), "t": torch.tensor([10.0, 10.0]), "text": torch.randn(2, 77, 2048)},
+    ),
 }
 TRAINING: dict[str, Callable[[], Workload]] = {
     "bert_large": text(
@@ -188,6 +245,18 @@ TRAINING: dict[str, Callable[[], Workload]] = {
     "convnext_step": image("convnext_base", 64),
     "efficientnet_step": image("efficientnet_b0", 128),
     "swin_step": image("swin_small_patch4_window7_224", 64),
+    "mistral_step": text("MistralForCausalLM", 4096, 1, labels=True, **MISTRAL, num_hidden_layers=6, sliding_window=1024),
+    "gemma3_step": text("Gemma3ForCausalLM", 2048, 2, labels=True, **GEMMA, num_hidden_layers=8, vocab_size=65536, sliding_window=512),
+    "gemma2_step": text("Gemma2ForCausalLM", 1024, 2, labels=True, **GEMMA, num_hidden_layers=8, vocab_size=65536, sliding_window=4096),
+    "llama_step": text("LlamaForCausalLM", 2048, 2, labels=True, **MISTRAL, num_hidden_layers=8, vocab_size=32000, num_key_value_heads=8),
+    "gpt2_medium_step": text("GPT2LMHeadModel", 1024, 4, labels=True, **_GPT2),
+    "bert_base_step": text("BertForMaskedLM", 128, 64, labels=True),
+    "wav2vec_step": lambda: (Heard(), {"x": torch.randn(8, 80_000)}),
+    "unet_step": lambda: (Denoised(), {"x": torch.randn(8, 4, 64, 64), "t": torch.randint(0, 1000, (8,)), "text": torch.randn(8, 77, 768)}),
+    "mixer_step": image("mixer_b16_224", 64),
+    "densenet_step": image("densenet121", 64),
+    "mobilenet_step": image("mobilenetv3_large_100", 128),
+    "deit_step": image("deit3_base_patch16_224", 64),
 }
 
 
@@ -258,13 +327,15 @@ def of_one(name: str, compilers: list[str], once: bool) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["all", *INFERENCE, *TRAINING])
+    parser.add_argument("names", help="with commas between; or all, inference, training")
     parser.add_argument("compilers", nargs="*", default=list(COMPILERS))
     parser.add_argument("--once", action="store_true", help="compiles, and says nothing")
     parser.add_argument("--jobs", type=int, default=1, help="models at once")
     options = parser.parse_args()
-    if options.name != "all":
-        print(json.dumps(of_one(options.name, options.compilers, options.once)), flush=True)
+    groups = {"all": [*INFERENCE, *TRAINING], "inference": [*INFERENCE], "training": [*TRAINING]}
+    names = groups.get(options.names) or options.names.split(",")
+    if len(names) == 1:
+        print(json.dumps(of_one(names[0], options.compilers, options.once)), flush=True)
         return
     started = time.perf_counter()
 
@@ -275,7 +346,7 @@ def main() -> None:
             print(json.dumps({"name": name, **row}), flush=True)
 
     with ThreadPoolExecutor(options.jobs) as threads:
-        list(threads.map(run, [*INFERENCE, *TRAINING]))
+        list(threads.map(run, names))
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 

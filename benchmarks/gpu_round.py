@@ -4,7 +4,7 @@ usage: gpu_round.py [PART...] [--limit 400] [--output FOLDER]
 
 PART, by default all, in this order: right (flex_attention against float32), while the compilers of what is measured later fill their
 caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), token (one sequence alone), int8 (the same with weights of one byte), train (steps of
-GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), infer (gpu_inference.py), families (gpu_families.py, with a call that compiles before it), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
+GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), infer (gpu_inference.py), inference and training (gpu_families.py, with a call that compiles before it), decoders (gpu_decode.py of other families), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
 start (the first call of a convolution model, cold and warm), tests (of integration_tests, those on GPUs), tiles (of attention).
 ``--limit``: seconds for all. Whole rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the
 sources (from_sources.py).
@@ -82,6 +82,14 @@ class Part:
     beside: Sequence[list[str]] = ()
 
 
+DECODERS = "llama_3b,smollm,qwen2,qwen3,gemma2,phi3,mixtral,gpt2,opt"
+
+
+def families(which: str) -> Part:
+    """Compiled many at once, then measured one by one."""
+    return Part([script("gpu_families", which, "torch", "opmill", *more) for more in (("--once", "--jobs", "6"), ())], 590)
+
+
 PARTS = {
     "right": Part(
         [script("gpu_attention", "right")],
@@ -99,9 +107,9 @@ PARTS = {
     "int8": Part(INT8, 75),
     "train": Part(TRAINED, 60),
     "infer": Part(INFERRED, 150),
-    "families": Part(
-        [script("gpu_families", "all", "torch", "opmill", "--once", "--jobs", "9"), script("gpu_families", "all", "torch", "opmill")], 590
-    ),
+    "inference": families("inference"),
+    "training": families("training"),
+    "decoders": Part([script("gpu_decode", "torch-reduce-overhead", GRAPHS, "--model", DECODERS)], 590),
     "norms": Part([script("gpu_norms")], 90),
     "memory": Part(MEMORY, 75),
     "start": Part(START, 60),
