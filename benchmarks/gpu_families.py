@@ -263,8 +263,10 @@ TRAINING: dict[str, Callable[[], Workload]] = {
 def called(name: str, compiler: str) -> tuple[Callable[[], Any], Callable[[], list[torch.Tensor]]]:
     """What is timed, and what is compared of it."""
     torch.manual_seed(0)
+    with torch.device("cuda"):  # where a billion numbers are drawn at once
+        made = (INFERENCE | TRAINING)[name]()
     if name in INFERENCE:
-        model, given = moved(INFERENCE[name](), torch.bfloat16)
+        model, given = moved(made, torch.bfloat16)
         function = compiled(compiler, model.eval())
 
         def call() -> Any:
@@ -272,7 +274,7 @@ def called(name: str, compiler: str) -> tuple[Callable[[], Any], Callable[[], li
                 return function(**given)
 
         return call, lambda: tensors_of(call())[:1]
-    model, given = moved(TRAINING[name](), None)
+    model, given = moved(made, None)
     for part in model.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
