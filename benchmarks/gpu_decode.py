@@ -4,8 +4,8 @@ usage: gpu_decode.py [COMPILER...] [--model llama,qwen2] [--cache 256,8192] [--b
 
 The model is one of MODELS, by default a Llama of a billion parameters (16 layers of 2048, 32 heads over 8, 8192, vocabulary 32,000), with
 random weights in bfloat16 and a static cache, greedy, after a prompt of 64 tokens that the model itself reads. ``error``: of the logits of four steps, the largest
-distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns; ``graph``: until one of
-opmill's CUDA graphs is started, and until it has run, the device idle before and nothing else in the way. ``--steps``: what one token
+distance to float32 as a share of the largest logit, beside eager's. ``host``: microseconds until a call returns; ``graph``: until
+opmill's CUDA graph is started, and until it has run, the device idle before and nothing else in the way. ``--steps``: what one token
 runs on the device is a field of its row. ``--int8``: weights of one byte and a scale a row, as torchao's weight-only ones are computed.
 COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead.
 """
@@ -145,8 +145,9 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def host(decoder: Decoder, function: Any) -> float:
-    """Microseconds until a call returns whose device is idle."""
+def host(decoder: Decoder, function: Any) -> tuple[float, list[float]]:
+    """Microseconds until a call returns whose device is idle; and those that it takes to start opmill's CUDA graph and that it runs, where
+    the call is one: with more of them, one alone would read what others have left in the memory that they share."""
     token, place, found = decoder.begin(), torch.tensor([PROMPT], device="cuda"), []
     for _ in range(30):
         torch.cuda.synchronize()
@@ -154,26 +155,21 @@ def host(decoder: Decoder, function: Any) -> float:
         function(input_ids=token, past_key_values=decoder.cache, cache_position=place)
         found.append(1e6 * (time.perf_counter() - start))
     torch.cuda.synchronize()
-    return statistics.median(found)
-
-
-def graph(decoder: Decoder) -> list[float]:
-    """Microseconds that it takes to start the longest of opmill's CUDA graphs, and that it runs; nothing where there are none."""
-    decoder.begin()
     executables = [o for o in gc.get_objects() if type(o).__name__ == "GraphedExecutable"]
     graphs = [r.graph for e in executables for sizes in e.known.values() for s in sizes.values() for r in s.recordings]
-    found = []
-    for each in graphs:
-        times = []
-        for _ in range(30):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            each.replay()
-            started = time.perf_counter()
-            torch.cuda.synchronize()
-            times.append((1e6 * (started - start), 1e6 * (time.perf_counter() - start)))
-        found.append([round(statistics.median(column), 1) for column in zip(*times, strict=True)])
-    return max(found, key=lambda each: each[1], default=[])
+    return statistics.median(found), _replayed(graphs[0]) if len(graphs) == 1 else []
+
+
+def _replayed(graph: Any) -> list[float]:
+    times = []
+    for _ in range(30):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        graph.replay()
+        started = time.perf_counter()
+        torch.cuda.synchronize()
+        times.append((1e6 * (started - start), 1e6 * (time.perf_counter() - start)))
+    return [round(statistics.median(column), 1) for column in zip(*times, strict=True)]
 
 
 def steps_of(decoder: Decoder, function: Any) -> list[str]:
@@ -217,8 +213,9 @@ def row_of(name: str, model: str, length: int, batch: int, count: int, steps: bo
             "error": round(ours, 4),
             "eager": round(eager, 4),
         }
-        row |= {"host": round(host(decoder, function), 1), "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
-        row["graph"] = graph(decoder)
+        peak = torch.cuda.max_memory_allocated()
+        waited, graph = host(decoder, function)
+        row |= {"host": round(waited, 1), "peak_gb": round(peak / 2**30, 2), "graph": graph}
         if steps:
             row["steps"] = steps_of(decoder, function)
     return row

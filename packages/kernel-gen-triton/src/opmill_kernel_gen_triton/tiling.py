@@ -55,6 +55,8 @@ _TURNS = 2
 _TURNS_OF_SUMS = 4
 """The same of all matrices together, where the vector is summed first: what it is made of comes from the cache for every program. One H100,
 a norm of float32 and 32,000 rows of 2,048: 60 us with one, where reading the matrix takes 40."""
+_ACROSS = 32768
+"""Elements that a program has of a matrix that lies along its columns, where one row meets it: what is under way at once."""
 _WAVES = 8
 """Rows for each multiprocessor, from which on that leaves enough programs."""
 _LONG_DEPTH = 1024
@@ -236,6 +238,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         half = _widest(nest) <= 2
         if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // 16 and (x := _beside(nest, budget)):
             return Tiling((nest.axes,), (("x", x), ("r", whole)), False, 8, rows // x)
+        if known and half and (x := _beside_each_other(nest, inner, budget)):
+            r = min(_ACROSS // x, whole)
+            return Tiling((nest.axes,), (("x", x), ("r", r)), r < length, max(x * r // 1024, 1), _tiles(rows, x), apart=False)
         stored = any(p.stores for p in inner)
         if stored and half and known and looped:  # whole sectors are written, and what is computed for each point takes registers
             x = min(COLUMNS, power_above(rows))
@@ -279,6 +284,24 @@ def _turns(nest: Nest) -> int:
         return 1
     share = 2 // max((TYPES[e.dtype].size for e in matrices), default=2)  # so that as much is under way
     return share * _TURNS_OF_SUMS // len(matrices) if shared and matrices else share * _TURNS if len(matrices) == 1 else share
+
+
+def _beside_each_other(nest: Nest, inner: list[Phase], budget: Budget) -> int:
+    """How many columns of a matrix a program multiplies by a vector that all share, if the matrix lies along its columns: whole sectors,
+    and so few that most multiprocessors have some; 0 where nothing is multiplied so."""
+    shared = nest.phases[: walk.shared(nest)]
+    first = next((p for p in inner if p not in shared), None)
+    if len(nest.axes) != 1 or first is None or len(first.axes) != 1 or first.checks or first.scans or inner[-1] is not first:
+        return 0
+    axis, along = nest.axes[0], first.axes[0]
+    loads = list(dict.fromkeys(walk.loads(first)))
+    matrices = [e for e in loads if axis.name in e.index.symbols]
+    plain = all(e.mask is None and e.index.symbols <= {axis.name, along.name} for e in loads)
+    lying = all(_unit(e.index, axis.name) and along.name in e.index.symbols and TYPES[e.dtype].size <= 2 for e in matrices)
+    if not plain or not lying or not matrices or len(loads) == len(matrices) or {r.op for r in first.reductions} != {"sum"}:
+        return 0
+    columns = axis.extent.constant or 1
+    return 2 * _FEWEST if columns >= 2 * _FEWEST * budget.processors else _FEWEST
 
 
 def _beside(nest: Nest, budget: Budget) -> int:

@@ -19,8 +19,8 @@ from .records import Rows
 ROWS = Rows(kind="product")
 _FEWEST = 16
 """Rows of a product below which converting the other operand costs more than it saves."""
-_SHORTEST = 256
-"""Elements along each side of a matrix, from which on a product with one row is a matter of reading the matrix."""
+_SHALLOWEST, _NARROWEST = 64, 16
+"""Of a matrix, from which on a product with one row is a matter of reading it."""
 
 
 @ROWS.lowers("mm", out="aten::mm.out")
@@ -45,16 +45,16 @@ def _of_bytes(ctx: Context, node: Node, first: View, second: View) -> Any:
 
 
 def _is_one_row(ctx: Context, first: View, second: View) -> bool:
-    """Whether one row meets a large matrix of half precision on a GPU that lies along the sums: as fast as memory is as a loop, and what
-    follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of 8,192
-    10.9 instead of 15.3."""
+    """Whether one row meets a matrix of half precision on a GPU that lies along the sums or across them: as fast as memory is as a loop, and
+    what follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of
+    8,192 10.9 instead of 15.3."""
     if first.dtype not in HALF or second.dtype != first.dtype or len(second.sizes) != 2 or ctx.exact:
         return False
     rows, depth, columns = first.sizes[0], first.sizes[-1], second.sizes[-1]
-    if not all(type(n) is int for n in (rows, depth, columns)) or rows != 1 or depth < _SHORTEST or columns < _SHORTEST:
+    if not all(type(n) is int for n in (rows, depth, columns)) or rows != 1 or depth < _SHALLOWEST or columns < _NARROWEST:
         return False
     laid = ctx.geometry(second)
-    return traits_of(ctx.buffers[second.buffer].device).grid and laid is not None and laid[0][0] == ONE
+    return traits_of(ctx.buffers[second.buffer].device).grid and laid is not None and ONE in laid[0]
 
 
 def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None, wide: str = "") -> View:

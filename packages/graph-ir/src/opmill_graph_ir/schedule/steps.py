@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -34,6 +34,8 @@ _SMALL = 8192
 
 _SHORT = 1 << 23
 """The same of sums that read that many elements: a few microseconds."""
+_NEAR = 24
+"""Groups within which sums over matrices are looked for that may be one launch."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     vectors: set[str] = set()
     groups, on_grid = summed_where_stored(groups, on_grid)
     nests |= on_grid
-    for group, *columns in with_columns(groups, on_grid):
+    for group, *columns in with_columns(_vectors_together(groups, on_grid, program), on_grid):
         if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
             vectors = set()
@@ -197,6 +199,22 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             _flush(pending, steps, program)
     _flush(pending, steps, program)
     return steps
+
+
+def _vectors_together(groups: Sequence[Group], on_grid: Mapping[int, Nest], program: Program) -> list[Group]:
+    """The groups with sums over matrices directly behind others that they do not wait for: queries, keys and values are projected by one
+    launch, also where something is done to queries before keys are. What they leave is small, so that its coming early costs no memory."""
+    waiting, out, done = list(groups), [], ~sum(1 << g.number for g in groups)
+    while waiting:
+        first = waiting.pop(0)
+        batch = [first]
+        if first.number in on_grid and _is_vector(first, on_grid[first.number], program):
+            near = (g for g in waiting[:_NEAR] if g.number in on_grid and not g.before & ~done)
+            batch += [g for g in near if _is_vector(g, on_grid[g.number], program)]
+            waiting = [g for g in waiting if g not in batch]
+        out += batch
+        done |= sum(1 << g.number for g in batch)
+    return out
 
 
 def _nest(nest: Nest, program: Program, combine: bool) -> Nest:

@@ -23,7 +23,7 @@ from .rewrite import Rewriter, reads, walk
 _LONGEST = 8192
 """Elements of a vector that a program keeps whole."""
 _LEAST = 1 << 18
-"""Elements of a matrix, below which starting a kernel is what counts, and others do it beside it."""
+"""Elements of the largest matrix, below which starting a kernel is what counts, and others do it beside it."""
 _CHEAP = 16
 """Operations for each element of the vector: a device does some twenty while it reads one of the matrix."""
 
@@ -118,6 +118,8 @@ class _Known:
         program, users = self.program, self.readers[vector.buffer]
         if not users or not all(self._multiplies(program.statements[u], vector) for u in users):
             return []
+        if max(program.size((loop := program.loop(u)).axes + loop.inner) for u in users) < _LEAST:
+            return []
         sources = set().union(*(reads_of(s) for s in (*vector.sums, vector.last))) - vector.made()
         first = min(self.writers[b][0] for b in vector.made())
         return [] if any(first <= w <= users[-1] for b in sources for w in self.writers[b]) else users
@@ -129,7 +131,7 @@ class _Known:
         found = [r for r in user.reads() if r.buffer == vector.buffer]
         along = all(r.mask is None and [i for i in r.indices if i != index(0)] == [index(axis.name)] for r in found)
         alike = axis.extent == vector.last.axes[0].extent and all([a.extent for a in s.inner] in ([], [axis.extent]) for s in vector.sums)
-        known = all(a.extent.constant is not None for a in user.axes) and self.program.size(user.axes + user.inner) >= _LEAST
+        known = all(a.extent.constant is not None for a in user.axes + user.inner)
         return along and alike and known and reads_again(user, vector.buffer)
 
 
