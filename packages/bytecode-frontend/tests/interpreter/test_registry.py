@@ -1,5 +1,6 @@
 """Handlers are found by name: of opcodes in the versions that they serve, of callables by the objects themselves."""
 
+import subprocess
 import sys
 
 import pytest
@@ -37,8 +38,41 @@ def test_a_call_has_one_handler(monkeypatch, register):
         return None
 
     assert register(float)(first) is first
-    with pytest.raises(ValueError, match="two handlers, .*first and .*second"):
+    with pytest.raises(ValueError, match="two handlers, .*first:.* and .*second:"):
 
         @register(float)
         def second(vm):
             return None
+
+
+INTERRUPTED = """
+import sys
+import torch
+
+def told(frame, event, argument):
+    global left
+    if event == "call" and frame.f_code.co_name == "_put" and "opmill" in frame.f_code.co_filename:
+        left -= 1
+        if not left:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+left = {left}
+sys.setprofile(told)
+try:
+    from opmill_bytecode_frontend.entry.capture import capture
+    print("not interrupted")
+except KeyboardInterrupt:
+    pass
+from opmill_bytecode_frontend.entry.capture import capture
+x = torch.randn(3)
+print(torch.equal(capture(lambda x: x.sin() + 1)(x), x.sin() + 1))
+"""
+
+
+@pytest.mark.parametrize("left", [2, 90, 300, 500])
+def test_an_import_that_is_interrupted_is_begun_again(left: int) -> None:
+    """By Ctrl-C during the first compile, say: handlers that were there already are no second ones."""
+    code = INTERRUPTED.replace("{left}", str(left))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "True\n", done.stdout + done.stderr[-2000:]

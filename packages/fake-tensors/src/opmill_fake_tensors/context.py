@@ -180,13 +180,13 @@ class FakeContext(TorchDispatchMode):
             raise NoFakeKernel("from_tensor", "a tensor whose memory holds the negatives of its values (x.conj().imag)")
         with no_dispatch(), no_levels():
             offset = tensor.storage_offset()
-            if symbolic:
+            if symbolic or moving:
                 if self.sizes is None:
                     raise ValueError("symbolic dimensions need FakeContext(sizes)")
-                meta = symbolic_meta(tensor, symbolic, self.sizes, label, moving)
+                meta = symbolic_meta(tensor, symbolic or {}, self.sizes, label, moving)
             else:
                 meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=META)
-            if offset and not symbolic:
+            if offset and not symbolic and not moving:
                 numel = tensor.untyped_storage().nbytes() // tensor.element_size()
                 meta = torch.empty(numel, dtype=tensor.dtype, device=META).as_strided(tensor.size(), tensor.stride(), offset)
             if tensor.is_conj():

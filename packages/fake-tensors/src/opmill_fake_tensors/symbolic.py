@@ -29,7 +29,7 @@ def symbolic_meta(
         lengths[dim] = sizes.new(tensor.size(dim), origin=f"{label}.size({dim})") if symbol is None else symbol
     strides = stride_expressions(tensor.shape, tensor.stride(), lengths)
     for dim in moving:
-        if strides[dim].constant is not None and tensor.stride(dim) >= 2 and tensor.size(dim) != 1:
+        if strides[dim].constant is not None and tensor.stride(dim) >= 2:
             strides[dim] = sizes.new(tensor.stride(dim), origin=f"{label}.stride({dim})")
     shape, steps = [sym_int(sizes, n) for n in lengths], [sym_int(sizes, s) for s in strides]
     return meta_tensor(shape, steps, tensor.storage_offset(), tensor.dtype)

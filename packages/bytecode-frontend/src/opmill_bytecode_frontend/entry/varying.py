@@ -104,8 +104,9 @@ class Varying(Struct, frozen=True):
         return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
 
     def moving(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
-        """The dimensions whose strides are not assumed. A tensor with fewer dimensions may have been found at the source, too."""
-        return frozenset(d for d in self.strides.get(source, ()) if d < tensor.dim())
+        """The dimensions whose strides are not assumed, of a tensor whose sizes may be. One with fewer dimensions may have been found at
+        the source, too."""
+        return frozenset() if self.nothing else frozenset(d for d in self.strides.get(source, ()) if d < tensor.dim())
 
     def is_int(self, source: Source, value: int) -> bool:
         """Whether an int found at ``source`` is symbolic."""

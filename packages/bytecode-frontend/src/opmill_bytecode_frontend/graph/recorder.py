@@ -156,11 +156,11 @@ class Recorder:
     def fake_of(
         self, obj: torch.Tensor, source: Source, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor, inside: Any = None
     ) -> torch.Tensor:
-        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed either;
+        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed;
         ``size_of``: where sizes of what is at ``source`` are read; ``inside``: the same of what a jagged one is made of."""
         if inside is not None:
             return self._fake_of_jagged(obj, inside)
-        if not limits:
+        if not limits and not moving:
             return self.context.from_tensor(obj)
         sizes = self.context.sizes = self.numbers.sizes
         symbols = self.numbers.new_sizes(obj, source, limits, size_of)

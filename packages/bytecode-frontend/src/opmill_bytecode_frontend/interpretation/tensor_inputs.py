@@ -48,8 +48,9 @@ def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source:
     held = given is obj and vm.in_tree(source)
     inside = moving_inside(vm.varying, given, source, held) if is_jagged(type(given)) else None
     limits = vm.varying.dimensions(source, given, held) if inside is None else {}
+    moving = frozenset() if isinstance(given, torch.nn.Parameter) else vm.varying.moving(source, given)
     try:
-        fake = vm.recorder.fake_of(given, source, limits, vm.varying.moving(source, given), inside=inside)
+        fake = vm.recorder.fake_of(given, source, limits, moving, inside=inside)
     except FakeTensorError as exc:
         vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
     value = TensorValue(fake, None, type(given), given, source)
@@ -62,7 +63,7 @@ def graph_input(vm: Interpreter, obj: torch.Tensor, given: torch.Tensor, source:
     if inside is not None:  # what is inside tells them
         vm.recorder.own_symbols(value)
         sizes, strides = (None,) * given.dim(), None
-    elif limits:
+    elif limits or moving:
         vm.recorder.own_symbols(value)
         sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
         for d, stride in enumerate(fake.stride()):

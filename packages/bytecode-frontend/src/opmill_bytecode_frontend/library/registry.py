@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Callable, TypeVar
 
@@ -15,10 +16,20 @@ NAMED_WITH_FUNCTION: dict[str, Handler] = {}
 
 
 def _put(table: dict[K, Handler], keys: Iterable[K], handler: Handler) -> None:
-    """Raises ValueError for what has another handler already: which one counts would be a matter of imports."""
+    """Raises ValueError for what has another handler already: which one counts would be a matter of imports. One that the same lines made
+    is no other: an import that was interrupted is begun again."""
     for key in keys:
-        if (before := table.setdefault(key, handler)) is not handler:
-            raise ValueError(f"calls of {key} have two handlers, {before.__qualname__} and {handler.__qualname__}")
+        before = table.get(key, handler)
+        if before is not handler and _written(before) != _written(handler):
+            raise ValueError(f"calls of {key} have two handlers, {_written(before)} and {_written(handler)}")
+        table[key] = handler
+
+
+def _written(handler: Handler) -> str:
+    """Where a handler is written."""
+    function = handler.func if isinstance(handler, functools.partial) else handler
+    code = getattr(function, "__code__", None)
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}:{getattr(code, 'co_firstlineno', 0)}"
 
 
 def handles(*objects: object) -> Callable[[H], H]:

@@ -12,6 +12,7 @@ from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Attr, InstanceDict, Item, Source
 
+from ..graph.beginnings import assume_beginnings
 from ..graph.failing import UNCOUNTED
 from ..interpretation.optimizing import in_optimizer
 from .assertions import demanded_of, may_demand, raising
@@ -274,6 +275,8 @@ class TensorValue(Value):
         if name == "is_inference":
             return ConstantValue(self.is_inference(vm))
         if name in QUESTIONS:
+            if name == "storage_offset":
+                assume_beginnings(vm, self)
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
         if name in _WRITTEN_OUT:
             return self.method(vm, "clone", [], {}) if getattr(self.fake, _WRITTEN_OUT[name])() else self

@@ -45,9 +45,9 @@ def _of_bytes(ctx: Context, node: Node, first: View, second: View) -> Any:
 
 
 def _is_one_row(ctx: Context, first: View, second: View) -> bool:
-    """Whether one row meets a matrix of half precision on a GPU that lies along the sums or across them: as fast as memory is as a loop, and
-    what follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of
-    8,192 10.9 instead of 15.3."""
+    """Whether one row meets a matrix of half precision on a GPU that lies along the sums or across them: as fast as memory is as a loop,
+    and what follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one
+    of 8,192 10.9 instead of 15.3."""
     if first.dtype not in HALF or second.dtype != first.dtype or len(second.sizes) != 2 or ctx.exact:
         return False
     rows, depth, columns = first.sizes[0], first.sizes[-1], second.sizes[-1]
