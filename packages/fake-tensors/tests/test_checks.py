@@ -42,6 +42,9 @@ NUMBERS = {
 }
 
 
+OF_ALL = {name: getattr(torch, name) for name in ("max", "min", "amax", "amin", "sum", "any", "median")}
+
+
 def outcome(function: Any, x: torch.Tensor) -> tuple[str, str]:
     try:
         function(x)
@@ -72,3 +75,10 @@ def test_rows_are_of_operators_that_are_there() -> None:
     for name in CHECKS:
         space, _, packet = name.partition("::")
         assert hasattr(getattr(torch.ops, space), packet), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.uint8, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", OF_ALL)
+def test_reductions_of_all(name, shape, dtype):
+    same(OF_ALL[name], torch.ones(shape, dtype=dtype))

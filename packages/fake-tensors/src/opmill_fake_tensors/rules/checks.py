@@ -197,11 +197,18 @@ def _is_empty(x: Tensor) -> bool:
     return any(_empty_along(x, d) for d in range(x.dim()))
 
 
+NOTHING_TO_CHOOSE = (
+    "{}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+)
+
+
 def _of_something(name: str) -> Callable[..., None]:
     def refuse(x: Tensor, *where: Any, **named: Any) -> None:
         dim = named["dim"] if "dim" in named else next((d for d in where if type(d) is int), None)
         if name == "mode" and dim is None:
             dim = -1
+        if name in ("max", "min") and not (where or named) and _is_empty(x):
+            raise RuntimeError(NOTHING_TO_CHOOSE.format(name))  # of booleans torch's own kernel of sizes does not say it
         if dim is None or not x.dim() or not -x.dim() <= dim < x.dim() or not _is_empty(x):
             return
         if _empty_along(x, dim):
@@ -224,10 +231,7 @@ def _extreme(name: str) -> Callable[..., None]:
         _reduced(x)
         dims = (dim,) if isinstance(dim, int) else tuple(dim or ())
         if _is_empty(x) and not dims:
-            raise RuntimeError(
-                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
-                "Specify the reduction dim with the 'dim' argument."
-            )
+            raise RuntimeError(NOTHING_TO_CHOOSE.format(name))
         for each in dims:
             if _empty_along(x, each):
                 raise IndexError(f"{name}(): Expected reduction dim {each} to have non-zero size.")
