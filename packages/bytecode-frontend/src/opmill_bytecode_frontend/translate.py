@@ -21,7 +21,7 @@ from opmill_guards.source import Local, Pinned
 from .assumptions import asked
 from .assumptions.alias_guards import guard_shared, kept_apart
 from .breaks import graph_break
-from .breaks.continuation import define, forgetting, indent, parameter_name
+from .breaks.continuation import bound_by, define, forgetting, indent, parameter_name, releasing
 from .breaks.natives import is_users
 from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets  # noqa: F401 (how such values leave)
 from .codegen.direct import direct_call
@@ -327,7 +327,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         lines += counted.behind
     else:
         lines += [f"{r.constants.name(mark)}({name!r})" for name, _ in recorder.labels.found]
-    behind = [*r.body, *ended.last]
+    behind = [*r.body, *releasing(ended.last, bound_by([*r.prologue, *lines, *r.body]))]
     forgotten = [*r.to_forget(), *(from_stack(parameters(fn.__code__)) if len(behind) > 1 else ())]
     target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting(behind, forgotten)], r.constants, bool(loads))
     return Translation(target, [], gm, text, loads, direct)

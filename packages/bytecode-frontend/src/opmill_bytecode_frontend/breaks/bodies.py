@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..bytecode import Instruction, Program
-from ..effects.lifetimes import is_mortal
+from ..effects.lifetimes import is_mortal, is_suspended
 from ..errors import Unsupported
 from ..interpretation.frame import Frame
 from ..resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
 from ..values.base import MISSING, Lazy, Value
 from ..values.functions import CellValue
-from ..values.iterators import ExternalIterator, GeneratorValue
-from ..values.objects import ObjectValue
+from ..values.iterators import ExternalIterator, GeneratorValue, PythonIterator
+from ..values.sequence import SequenceValue
 
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
@@ -95,15 +95,23 @@ def going_on(
 
 
 def holds_generator(value: object) -> bool:
-    """Whether a variable holds a generator that may be suspended: that runs something when the variable goes, which must not be sooner."""
+    """Whether a variable holds a generator that may be suspended, or an iterator over one: when the variable goes its blocks end and what
+    its variables hold dies, which must not be sooner."""
     if isinstance(value, GeneratorValue):
-        return value.may_be_guarded()
-    return isinstance(value, (Lazy, ExternalIterator)) and type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None
+        return not value.finished
+    if isinstance(value, PythonIterator):
+        return value.parts is not None and any(map(holds_generator, value.parts()))
+    if isinstance(value, SequenceValue):
+        return any(map(holds_generator, value.looked_at()))
+    return isinstance(value, (Lazy, ExternalIterator)) and (
+        is_suspended(value.obj) or (type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None)
+    )
 
 
 def holds_mortal_object(value: object) -> bool:
     """Whether a variable holds an object of before that tells when it dies."""
-    return isinstance(value, (Lazy, ObjectValue)) and value.obj is not None and is_mortal(value.obj)
+    obj = getattr(value, "obj", None)
+    return obj is not None and is_mortal(obj)
 
 
 def stack_kinds(state: State | None, stack: Sequence[object]) -> list[StackKind]:

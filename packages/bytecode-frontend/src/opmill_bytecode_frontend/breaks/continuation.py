@@ -44,6 +44,37 @@ def forgetting(lines: list[str], names: Iterable[str]) -> list[str]:
     return lines if cleared == "None" else ["try:", *indent(lines), "finally:", f"    {cleared}"]
 
 
+STUB_CALL = re.compile(r"\b_f\d+\(")
+BOUND = re.compile(r"\s*(_[a-z]\d*) = ")
+
+
+def bound_by(lines: Iterable[str]) -> list[str]:
+    """The temporary variables that statements bind."""
+    return list(dict.fromkeys(found[1] for line in lines if (found := BOUND.match(line))))
+
+
+def releasing(lines: list[str], names: Iterable[str]) -> list[str]:
+    """The statements of a frame, in which variables that nothing reads afterwards hold nothing while a frame inside of it runs: what they
+    held (a generator and the objects of its variables, say) dies when that frame and what it calls let go of it, as in the program."""
+    calls = [k for k, line in enumerate(lines) if STUB_CALL.search(line)]
+    if len(calls) != 1 or any(line.lstrip().startswith(("for ", "while ")) for line in lines):
+        return lines
+    place = calls[0]
+    call, done = lines[place], []
+    for name in names:
+        uses = re.compile(rf"(?<![\w.]){name}(?!\w)")
+        if any(uses.search(line) for line in lines[place + 1 :]):
+            continue
+        if found := list(uses.finditer(call)):
+            start, stop = found[-1].span()
+            call = f"{call[:start]}({name}, {name} := None)[0]{call[stop:]}"
+        else:
+            done.append(name)
+    margin = call[: len(call) - len(call.lstrip())]
+    cleared = [f"{margin}{' = '.join([*done, 'None'])}"] if done else []
+    return [*lines[:place], *cleared, Placed.at(call, getattr(lines[place], "position", None)), *lines[place + 1 :]]
+
+
 def parameter_name(name: str) -> str:
     """The name of a parameter in generated text: another one where the text may mean a builtin by it. Names that are no identifiers are
     those that compilers gave: the parameters of resume functions (``.0``), variables of rewritten assert statements (``@py_assert1``)."""

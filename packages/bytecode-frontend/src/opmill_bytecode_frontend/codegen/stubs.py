@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Protocol
 
-from ..breaks.continuation import forgetting
+from ..breaks.continuation import forgetting, releasing
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from .sources import Constants, Stub
@@ -48,7 +48,7 @@ class Passed:
 
     def define(self, code: types.CodeType, globals_: dict[str, object], lines: list[str]) -> str:
         """The stub with these statements, in the name and place of ``code``; gives the expression that calls it."""
-        name = self.constants.define(
-            Stub(code, globals_, list(self._names.values()), forgetting(lines, self._names.values() if self.forgets else ()))
-        )
+        given = list(self._names.values())
+        lines = forgetting(releasing(lines, given), given if self.forgets else ())
+        name = self.constants.define(Stub(code, globals_, given, lines))
         return f"{name}({', '.join(self._names)})"

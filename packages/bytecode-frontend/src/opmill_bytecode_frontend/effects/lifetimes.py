@@ -33,21 +33,29 @@ if TYPE_CHECKING:
 LASTING = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.ModuleType)
 MOST_ITEMS = 100
 COUNTED = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict)
+#: Builtin types whose objects tell when they go: what is behind a view may change its size, of what nobody awaited Python warns, a callback
+#: is forgotten.
+TELLING = (memoryview, types.CoroutineType, types.AsyncGeneratorType, weakref.ref)
 
 
 def is_mortal(obj: object) -> bool:
-    """Whether the program would see when an object dies: its class has a ``__del__`` in Python, or there are weak references to it."""
+    """Whether the program would see when an object dies: its class has a ``__del__`` in Python, there are weak references to it, or it is
+    one of Python's own that tell."""
     kind = type(obj)
     if kind in COUNTED:
         return False
+    if issubclass(kind, TELLING):
+        return not isinstance(obj, weakref.ref) or obj.__callback__ is not None
     if type(find_in_mro(kind.__mro__, "__del__")[1]) is types.FunctionType:
         return True
     return not issubclass(kind, LASTING) and bool(kind.__weakrefoffset__) and weakref.getweakrefcount(obj) > 0
 
 
-def holds_mortal(obj: Any) -> bool:
-    """Whether it is a mortal object, or a tuple or list with one."""
-    return is_mortal(obj) or (type(obj) in (tuple, list) and any(is_mortal(item) for item in obj[:MOST_ITEMS]))
+def holds_mortal(obj: Any, depth: int = 3) -> bool:
+    """Whether it is a mortal object, or a tuple or list with one, perhaps in another."""
+    if type(obj) in (tuple, list):
+        return depth > 0 and any(holds_mortal(item, depth - 1) for item in obj[:MOST_ITEMS])
+    return is_mortal(obj)
 
 
 def keeps_mortal(function: types.FunctionType) -> bool:
@@ -55,9 +63,21 @@ def keeps_mortal(function: types.FunctionType) -> bool:
     return any(holds_mortal(obj) for cell in function.__closure__ or () for obj in gc.get_referents(cell))
 
 
-def is_suspended(obj: object) -> bool:
-    """Whether it is a generator that is in the midst of something: its ``finally`` blocks run when it is dropped."""
-    return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
+def is_suspended(obj: object, depth: int = 4) -> bool:
+    """Whether it is a generator that is in the midst of something, an iterator over one, or a list that holds one: when it is dropped its
+    ``finally`` blocks run, and what its variables hold dies."""
+    if type(obj) is types.GeneratorType:
+        return obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
+    if depth == 0:
+        return False
+    if type(obj) in (tuple, list):
+        return any(is_suspended(each, depth - 1) for each in obj[:MOST_ITEMS])  # type: ignore[index]
+    return is_builtin_iterator(type(obj)) and any(is_suspended(each, depth - 1) for each in gc.get_referents(obj))
+
+
+def is_builtin_iterator(kind: type) -> bool:
+    """Whether objects of a class are iterators of Python's own, over others perhaps."""
+    return kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__")
 
 
 def ends_when_dropped(obj: object, depth: int = 4) -> bool:
@@ -69,7 +89,7 @@ def ends_when_dropped(obj: object, depth: int = 4) -> bool:
             return False
         if is_guarded(obj):
             return True
-    elif not (kind is tuple or (kind.__module__ in ("builtins", "itertools") and hasattr(kind, "__next__"))):
+    elif not (kind is tuple or is_builtin_iterator(kind)):
         return is_mortal(obj)
     return depth > 0 and any(ends_when_dropped(each, depth - 1) for each in gc.get_referents(obj))
 
@@ -92,9 +112,17 @@ def refuse_ending(value: object) -> None:
         raise Unsupported("FE076", f"a {type(value.obj).__name__} that is dropped half-way", why, whole=True)
 
 
+def content(arg: object) -> object:
+    """What an argument of a resume function stands for: a variable that functions share comes as its cell."""
+    return next(iter(gc.get_referents(arg)), None) if type(arg) is types.CellType else arg
+
+
 def ends_inside(resume: Resume, args: tuple[object, ...]) -> bool:
     """Whether a mortal object that a resume function is given may die before the function ends: one that its code takes from the stack, or
-    whose variable it assigns or deletes."""
+    whose variable it assigns or deletes; or whether several generators may end, which do in the order of the frame's variables, not of
+    the arguments."""
+    if sum(is_suspended(arg) for arg in map(content, args)) > 1:
+        return True
     if not any(holds_mortal(arg) or is_suspended(arg) for arg in args):
         return False
     killed = {name for ins in decode(resume.code).instructions for name in uses_and_kills(ins)[1]}
@@ -172,4 +200,4 @@ def now(value: Value) -> Iterator[object]:
             yield obj
 
 
-__all__ = ["ends_inside", "is_mortal", "refuse_dropping", "refuse_ending", "refuse_forgetting"]
+__all__ = ["ends_inside", "is_mortal", "is_suspended", "refuse_dropping", "refuse_ending", "refuse_forgetting"]

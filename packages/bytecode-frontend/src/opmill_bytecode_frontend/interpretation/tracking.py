@@ -525,7 +525,7 @@ def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
 
-@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType, memoryview)
+@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType, memoryview, types.CoroutineType, types.AsyncGeneratorType)
 def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """What captured code may hand on and not look into; its class is guarded."""
     if source is not None and type(source) is not Pinned:

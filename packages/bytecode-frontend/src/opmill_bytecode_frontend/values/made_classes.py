@@ -106,12 +106,13 @@ class DescriptorValue(Value):
         return DescriptorValue(property, parts)
 
 
-def stand_in(vm: Machine, value: Value) -> object:
-    """What stands for a value in the dictionary of a model; the interpreter knows it as that value."""
+def stand_in(vm: Machine, value: Value, inside: bool = False) -> object:
+    """What stands for a value in the dictionary of a model; the interpreter knows it as that value. ``inside``: whether it is part of
+    another value there."""
     if type(value) is ConstantValue:
         return value.value
     if isinstance(value, DescriptorValue):
-        made: object = value.kind(*[stand_in(vm, part) for part in value.parts])
+        made: object = value.kind(*[stand_in(vm, part, True) for part in value.parts])
         vm.know(made, value)
         return made
     if isinstance(value, TupleValue) and value.cls is tuple and not value.items:
@@ -127,17 +128,19 @@ def stand_in(vm: Machine, value: Value) -> object:
     elif isinstance(value, NewClass):
         return value.obj
     elif isinstance(value, TupleValue) and value.items:
-        made = value.assembled([stand_in(vm, item) for item in value.values(vm)])
+        made = value.assembled([stand_in(vm, item, True) for item in value.values(vm)])
     elif isinstance(value, ListValue) and value.cls is list:
-        made = [stand_in(vm, item) for item in value.values(vm)]
+        made = [stand_in(vm, item, True) for item in value.values(vm)]
     elif type(value) is SetValue and value.cls is set:
-        made = {stand_in(vm, item) for item in value.items.values()}
+        made = {stand_in(vm, item, True) for item in value.items.values()}
     elif type(value) is DictValue and value.cls is dict:
-        made = {stand_in(vm, key): stand_in(vm, item) for key, item in zip(value.key_values(vm), value.all_values(vm))}
+        made = {stand_in(vm, key, True): stand_in(vm, item, True) for key, item in zip(value.key_values(vm), value.all_values(vm))}
     elif isinstance(value, ObjectValue) and value.cls in TOLD:
+        if inside:  # asked from there it would be the one of before the library changed it
+            raise NotConstant(f"{value.describe()}, which is in something else, too,")
         made = object.__new__(value.cls)
         for name, item in [*value.slots.items(), *((key, item) for key, (_, item) in value.attrs.items.items() if value.has_dict())]:
-            object.__setattr__(made, name, stand_in(vm, item))
+            object.__setattr__(made, name, stand_in(vm, item, True))
         return made  # the library changes it
     elif any(
         find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")
