@@ -45,3 +45,26 @@ def test_an_operator_of_a_tensor_and_a_number_of_numpys(name: str, operation: Ca
         compiled = capture(given)
         for value in (1, 0, 1):
             assert seen(compiled, x, kind(value)) == seen(given, x, kind(value)), (dtype, value)
+
+
+REFUSING: dict[str, Callable[[torch.Tensor, Any], object]] = {
+    "split": lambda x, n: x.split(n),
+    "split by name": lambda x, n: x.split(split_size=n),
+    "torch.split": lambda x, n: torch.split(x, n),
+    "split in a list": lambda x, n: x.split([n, n]),
+    "chunk": lambda x, n: x.chunk(n),
+    "item": lambda x, n: x.__setitem__(0, n),
+    "item of the class": lambda x, n: torch.Tensor.__setitem__(x, 0, n),
+    "part": lambda x, n: x.__setitem__(slice(0, 2), n),
+}
+
+
+@pytest.mark.parametrize("name", [*CLASSES, "int32", "uint16"])
+@pytest.mark.parametrize("method", REFUSING)
+def test_methods_that_refuse_some_numbers(name: str, method: str) -> None:
+    def program(x: torch.Tensor) -> object:
+        found = REFUSING[method](x, getattr(np, name)(1))
+        return 1, x if found is None else repr(found)
+
+    expected, compiled = (seen(function, torch.arange(2.0)) for function in (program, capture(program)))
+    assert compiled == expected

@@ -247,6 +247,7 @@ class TensorValue(Value):
             return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)
         if name in REFUSED:
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
+        refuse_number(vm, name, args, kwargs)
         if name in LISTENING:
             return vm.call(vm.wrap(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
@@ -380,8 +381,7 @@ class TensorValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:
             return vm.call(found, args, {})
-        if name == "__setitem__" and refused_as_item(args[1].python_type()):
-            vm.unsupported("FE034", f"a {args[1].python_type().__name__} that is assigned to a part of a tensor", "torch refuses it")
+        refuse_number(vm, name, args, {})
         if name in ("__getitem__", "__setitem__"):
             args = [args[0].as_subscript(vm), *(value.as_operand(vm) for value in args[1:])]
         elif name in OPERATORS and args:
@@ -400,9 +400,20 @@ class TensorValue(Value):
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP, type(iter(())))
 
 
-def refused_as_item(kind: type) -> bool:
-    """Whether torch refuses to assign numbers of this class of NumPy's to a part of a tensor: others than integers and doubles."""
-    return kind.__module__ == "numpy" and kind.__name__ in ("float32", "float16", "longdouble", "bool", "bool_")
+#: Methods that refuse numbers of NumPy's -> (which argument, its name, names of the classes).
+REFUSED_NUMBERS = {
+    "__setitem__": (1, "", "float32 float16 longdouble bool bool_"),
+    "split": (0, "split_size", "int8 int16 int32 int64 uint8 uint16 uint32 uint64"),
+}
+
+
+def refuse_number(vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> None:
+    """Leaves to torch a method that refuses a number of NumPy's, which a graph has as a plain one."""
+    place, keyword, kinds = REFUSED_NUMBERS.get(name, (0, "", ""))
+    given = args[place] if len(args) > place else kwargs.get(keyword)
+    kind = object if given is None else given.python_type()
+    if kind.__module__ == "numpy" and kind.__name__ in kinds.split():
+        vm.unsupported("FE034", f"a {kind.__name__} given to method {name} of a tensor", "torch refuses it")
 
 
 def listed(items: object) -> Value:
