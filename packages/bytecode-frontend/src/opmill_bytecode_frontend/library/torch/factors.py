@@ -59,12 +59,17 @@ def for_each(vm: Interpreter, *args: Value, function: Callable[..., object], **k
     calls = columns(vm, args) if any(map(changes, (*args, *kwargs.values()))) else None
     writes = EACH[function].endswith("_")
     if calls is None:
-        given = torch_call(vm, function, list(args), kwargs)
-        return args[0] if writes and GIVES_LIST_WRITTEN and args else given
+        return written_list(vm, *args, function=function, **kwargs) if writes else torch_call(vm, function, list(args), kwargs)
     made = [vm.call(vm.getattr(call[0], EACH[function]), call[1:], dict(kwargs)) for call in calls]
     if writes:
         return args[0] if GIVES_LIST_WRITTEN else ConstantValue(None)
     return TupleValue(made) if GIVES_TUPLE else ListValue(made)
+
+
+def written_list(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
+    """A function that writes to the tensors of a list gives that very list."""
+    given = torch_call(vm, function, list(args), kwargs)
+    return (args[0] if args else kwargs.get("self", given)) if GIVES_LIST_WRITTEN else given
 
 
 SOME = [torch.zeros(())]
@@ -77,5 +82,8 @@ for _function in FACTORS:
     handles(_function)(functools.partial(with_factor, function=_function))
 for _function in EACH:
     handles(_function)(functools.partial(for_each, function=_function))
+for _name in [each for each in dir(torch) if each.startswith("_foreach_") and each.endswith("_")]:
+    if (_function := getattr(torch, _name)) not in EACH:
+        handles(_function)(functools.partial(written_list, function=_function))
 
 __all__ = ["for_each", "with_factor"]
