@@ -1,7 +1,7 @@
 """Operators and small modules, compiled against eager: none may be slower, forward or backward.
 
-usage: operators.py [PATTERN...] [--dtypes float32,bfloat16] [--seconds S] [--below R] [--output FILE]
-PATTERN: regular expressions of names of cases (``operator_cases.py``). Calls of both are taken in turns in this process, with one
+usage: operators.py [PATTERN...] [--dtypes float32,bfloat16] [--seconds S] [--below R] [--torch] [--output FILE]
+PATTERN: regular expressions of names of cases (``operator_cases.py``, ``module_cases.py``). With ``--torch``, torch.compile beside them. Calls of both are taken in turns in this process, with one
 thread; what is compared are the shortest times, which a busy machine changes least, and what is slower than ``--below`` allows is
 measured again before it is called so. Forward is without gradients; training is forward and backward, towards all inputs that have
 gradients and all parameters. Prints a line of JSON a case, then those that are slower. Exit status 1 where there are any.
@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+import module_cases  # noqa: F401  (adds its rows)
 import opmill
 from operator_cases import CASES
 
@@ -72,7 +73,7 @@ def training(function: Callable[..., Any], module: Any, args: tuple[Any, ...]) -
     return run
 
 
-def shortest(runs: tuple[Run, Run], seconds: float) -> list[float]:
+def shortest(runs: tuple[Run, ...], seconds: float) -> list[float]:
     """The shortest time of a call of each, in microseconds, several calls of each in turns."""
     best = [float("inf")] * len(runs)
     for run in runs * 3:
@@ -82,30 +83,35 @@ def shortest(runs: tuple[Run, Run], seconds: float) -> list[float]:
         rounds += 1
         for which, run in enumerate(runs):
             for _ in range(5):
-                start = time.perf_counter()
+                start = time.process_time()
                 run()
-                best[which] = min(best[which], time.perf_counter() - start)
+                best[which] = min(best[which], time.process_time() - start)
     return [1e6 * each for each in best]
 
 
-def measured(name: str, dtype: torch.dtype, seconds: float, below: float) -> dict[str, Any]:
+def measured(name: str, dtype: torch.dtype, seconds: float, below: float, beside: bool) -> dict[str, Any]:
+    """``beside``: torch.compile is measured, too."""
     torch.manual_seed(0)
     function, args = CASES[name]()
     function = function.to(dtype) if isinstance(function, torch.nn.Module) else function
     args = in_dtype(args, dtype)
-    compiled = opmill.compile(copy.deepcopy(function) if isinstance(function, torch.nn.Module) else function)
+    own = lambda: copy.deepcopy(function) if isinstance(function, torch.nn.Module) else function
+    sides = {"eager": function, "ours": opmill.compile(own()), **({"torch": torch.compile(own())} if beside else {})}
     row: dict[str, Any] = {"case": name, "dtype": str(dtype).removeprefix("torch.")}
-    pairs: dict[str, tuple[Run | None, Run | None]] = {
-        "forward": (forward(function, args), forward(compiled, args)),
-        "training": (training(function, function, args), training(compiled, compiled, args)),
-    }
-    for kind, (eager, ours) in pairs.items():
-        if eager is None or ours is None:
+    for kind, made in {
+        "forward": [forward(side, args) for side in sides.values()],
+        "training": [training(side, side, args) for side in sides.values()],
+    }.items():
+        runs = tuple(run for run in made if run is not None)
+        if len(runs) < len(sides):
             continue
-        times = shortest((eager, ours), seconds)
+        times = shortest(runs, seconds)
         if times[0] < below * times[1]:
-            times = list(map(min, times, shortest((eager, ours), 3 * seconds)))
-        row[kind] = {"eager_us": round(times[0], 1), "ours_us": round(times[1], 1), "ratio": round(times[0] / times[1], 3)}
+            times = list(map(min, times, shortest(runs, 3 * seconds)))
+        row[kind] = {f"{side}_us": round(time, 1) for side, time in zip(sides, times, strict=True)}
+        row[kind]["ratio"] = round(times[0] / times[1], 3)
+    if beside:
+        torch._dynamo.reset()
     return row
 
 
@@ -115,6 +121,7 @@ def main() -> int:
     parser.add_argument("--dtypes", default="float32,bfloat16", help="comma-separated")
     parser.add_argument("--seconds", type=float, default=0.2, help="how long each pair is measured")
     parser.add_argument("--below", type=float, default=0.95, help="the ratio of eager's time to ours that is called slower")
+    parser.add_argument("--torch", action="store_true", help="measure torch.compile, too")
     parser.add_argument("--output", type=Path, help="where the lines are added")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -125,7 +132,7 @@ def main() -> int:
             continue
         for dtype in chosen.dtypes.split(","):
             try:
-                row = measured(name, getattr(torch, dtype), chosen.seconds, chosen.below)
+                row = measured(name, getattr(torch, dtype), chosen.seconds, chosen.below, chosen.torch)
             except (RuntimeError, NotImplementedError, TypeError) as error:
                 row = {"case": name, "dtype": dtype, "failed": str(error).splitlines()[0][:150]}
             print(json.dumps(row), flush=True)

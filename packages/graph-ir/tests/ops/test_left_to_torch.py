@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,46 @@ def test_large_ones_are_called(as_loops: Callable[..., list[Any]], name: str) ->
 def test_windows_that_divide_an_image_are_a_plain_pool(as_loops: Callable[..., list[Any]]) -> None:
     x = torch.randn(2, 8, 21, 28, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(as_loops(lambda x: F.adaptive_max_pool2d(x, 7), x)[0], F.adaptive_max_pool2d(x, 7))
+
+
+def _filled(*sizes: int) -> torch.Tensor:
+    return torch.arange(math.prod(sizes), dtype=torch.float32).remainder(11).reshape(sizes)
+
+
+POOLS: dict[str, tuple[Callable[[torch.Tensor], Any], tuple[int, ...], str]] = {
+    "averages of windows side by side": (lambda x: aten.avg_pool2d_backward(_filled(2, 16, 32, 32), x, [2, 2], [2, 2], [0, 0], False, True, None), (2, 16, 64, 64), ""),
+    "averages of windows at each place": (lambda x: aten.avg_pool2d_backward(_filled(2, 16, 64, 64), x, [3, 3], [1, 1], [1, 1], False, True, None), (2, 16, 64, 64), ""),
+    "averages of windows that share elements in steps": (lambda x: aten.avg_pool2d_backward(_filled(2, 4, 10, 10), x, [3, 3], [2, 2], [1, 1], False, True, None), (2, 4, 20, 20), "avg_pool2d_backward"),
+    "averages of equal parts": (lambda x: aten._adaptive_avg_pool2d_backward(_filled(2, 16, 8, 8), x), (2, 16, 64, 64), ""),
+    "averages of unequal parts": (lambda x: aten._adaptive_avg_pool2d_backward(_filled(2, 4, 7, 7), x), (2, 4, 20, 20), "_adaptive_avg_pool2d_backward"),
+    "averages in short rows": (lambda x: F.avg_pool3d(x, 2), (1, 4, 8, 8, 14), "avg_pool3d"),
+    "averages in longer rows": (lambda x: F.avg_pool3d(x, 2), (1, 4, 8, 8, 16), ""),
+    "averages of windows that share elements in short rows": (lambda x: F.avg_pool3d(x, 3, 2, 1), (1, 4, 8, 8, 25), "avg_pool3d"),
+    "averages of windows that share elements in longer rows": (lambda x: F.avg_pool3d(x, 3, 2, 1), (1, 4, 8, 8, 28), ""),
+    "averages at each place in short rows": (lambda x: F.avg_pool3d(x, 3, 1, 1), (1, 4, 8, 8, 7), ""),
+    "maxima in short rows": (lambda x: F.max_pool3d(x, 2), (1, 4, 8, 8, 14), ""),
+    "maxima of windows that share elements in short rows": (lambda x: F.max_pool3d(x, 3, 2, 1), (1, 4, 8, 8, 14), "max_pool3d_with_indices"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_are_loops_where_these_are_quicker(as_loops: Callable[..., list[Any]], name: str) -> None:
+    pool, sizes, called = POOLS[name]
+    x = torch.randn(sizes, generator=torch.Generator().manual_seed(2))
+    if called:
+        with pytest.raises(AssertionError, match=f"aten::{called}"):
+            as_loops(pool, x)
+    else:
+        torch.testing.assert_close(as_loops(pool, x)[0], pool(x))
+
+
+def test_a_gradient_of_places_that_leaves_the_graph_is_torchs(as_loops: Callable[..., list[Any]]) -> None:
+    """It is zero but for one class; what is computed of it is one loop with it."""
+    x, labels = torch.randn(2, 8, 16, 16), torch.randint(0, 8, (2, 16, 16), generator=torch.Generator().manual_seed(4))
+    gradient = lambda x, t: aten.nll_loss2d_backward(torch.ones(()), x, t, None, 1, -100, torch.tensor(512.0))
+    with pytest.raises(AssertionError, match="aten::nll_loss2d_backward"):
+        as_loops(gradient, x, labels)
+    torch.testing.assert_close(as_loops(lambda x, t: gradient(x, t) * x, x, labels)[0], gradient(x, labels) * x)
 
 
 def test_gradients_of_large_tables_in_half_precision_are_called(as_loops: Callable[..., list[Any]]) -> None:

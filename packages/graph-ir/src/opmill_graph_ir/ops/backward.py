@@ -12,7 +12,7 @@ from ..capture.graph import Meta, Node
 from ..dense import contiguous
 from ..loops.index import Index, floordiv, mod
 from ..loops.ir import Const, Expr
-from .context import Context, View, view_axes
+from .context import FEW, Context, View, view_axes
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, known_order, op, wide
 from .pointwise import of_floats
@@ -47,6 +47,8 @@ def _nll_loss(ctx: Context, node: Node, grad: View, x: View, target: View, weigh
     dim = min(len(x.sizes) - 1, 1)
     if meta.dtype not in FLOATS or target.dtype != "int64" or 0 in x.sizes:
         return NotImplemented
+    if dim != len(x.sizes) - 1 and node.results[0] in ctx.leaving and ctx.on_processor(x, FEW):
+        return NotImplemented  # zeros but for one class: where nothing is computed of them, torch's operator writes that alone
     dtype = wide(meta.dtype)
     if weight is None and target.sizes == (*x.sizes[:dim], *x.sizes[dim + 1 :]):
         return _one_a_row(ctx, node, grad, target, dim, reduction, ignored, total)

@@ -120,19 +120,25 @@ def _permuted(x: View, lead: int, order: Sequence[int]) -> View:
     return compose(x, sizes, position, extents)
 
 
+_MOST_IN_32_BITS = 1 << 30
+
+
 @ROWS.lowers("diag_embed", complex="each part")
 def _diag_embed(ctx: Context, node: Node, x: View, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in x.sizes:
         return NotImplemented
     dim1, dim2 = dim1 % len(meta.sizes), dim2 % len(meta.sizes)
+    small = type(meta.sizes[dim1]) is int and meta.sizes[dim1] < _MOST_IN_32_BITS and ctx.on_processor(x, 0)
+    number = "int32" if small else "int64"  # vectors of smaller numbers have twice the lanes
 
     def value(at: Any, ext: Any) -> Expr:
         a, b = at[dim1], at[dim2]
         rest = [p for d, p in enumerate(at) if d not in (dim1, dim2)]
         along = a if offset >= 0 else b
-        inside = [op("eq", index_value(a + offset), index_value(b)), op("lt", index_value(along), const(x.sizes[-1], "int64"))]
-        return masked(ctx.read(x, (*rest, along), ext), all_of(inside), const(0, x.dtype))
+        inside = op("lt", index_value(along), const(x.sizes[-1], "int64")) if offset else None
+        read = masked(ctx.read(x, (*rest, along), ext), inside, const(0, x.dtype))
+        return op("where", op("eq", index_value(a + offset, number), index_value(b, number)), read, const(0, x.dtype))
 
     return ctx.pointwise(node.results[0], meta, value)
 

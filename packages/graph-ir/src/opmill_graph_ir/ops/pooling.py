@@ -10,7 +10,7 @@ import torch
 
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..capture.graph import Node
+from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
 from .context import Context, View
@@ -48,6 +48,18 @@ def window(
     return position, all_of(inside)
 
 
+_HALF_A_VECTOR, _MOST_OF_A_VECTOR = 8, 14
+
+
+def are_narrow(ctx: Context, x: View, meta: Meta, kernel: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether pooling in three dimensions on a processor makes rows that are short for vectors, of elements that lie apart: torch's
+    operator takes half the time. Windows that share elements read each more than once, and pay from somewhat longer rows on."""
+    if len(kernel) != 3 or stride[-1] == 1 or not ctx.on_processor(x, 0):
+        return False
+    shares = any(k > t for k, t in zip(kernel, stride, strict=True))
+    return known_order(_MOST_OF_A_VECTOR if shares else _HALF_A_VECTOR, meta.sizes[-1]) is False
+
+
 @ROWS.lowers("avg_pool2d", any_layout=True, gradient="avg_pool2d_backward")
 @ROWS.lowers("avg_pool3d", gradient="avg_pool3d_backward")
 def _avg_pool(
@@ -67,6 +79,8 @@ def _avg_pool(
     stride = many(stride, n) if stride else kernel
     if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
+    if node.func.name().startswith("aten::avg") and are_narrow(ctx, x, meta, kernel, stride):
+        return NotImplemented  # adaptive pooling asks eager for the ends of each window: there it is the slower one
     dtype, ones = wide(x.dtype), (1,) * n
 
     def count(outer: Any) -> Expr:

@@ -16,13 +16,13 @@ from ..lowered import Reduce
 from .context import FEW, Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
-from .pooling import many, window
+from .pooling import are_narrow, many, window
 from .records import Rows
 
 ROWS = Rows()
-_LARGE = 1 << 14
+_LARGE, _SMALL = 1 << 14, 1 << 8
 """Elements from which on torch's operators, which step through windows without asking at each tap, take less time than loops on a
-processor (a half of it on images of 112 x 112)."""
+processor: the places of maxima, and gradients of averages over windows that share elements in steps (a fifth to four fifths)."""
 
 
 def _meta(ctx: Context, node: Node, k: int = 0) -> Meta:
@@ -141,6 +141,8 @@ def _max_pool(
         return NotImplemented
     kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
     stride, dtype = many(stride, n) if stride else kernel, wide(x.dtype)
+    if any(k > t for k, t in zip(kernel, stride, strict=True)) and are_narrow(ctx, x, meta, kernel, stride):
+        return NotImplemented
     if node.results[1] in ctx.used:
         rows = meta.strides[-n - 1] != 1 or meta.sizes[-n - 1] == 1  # torch's operator makes vectors of channels alone
         if ctx.on_processor(x, _LARGE) and not (rows and _in_two_passes(x.sizes[-n:], kernel, padding, dilation)):
@@ -267,8 +269,8 @@ def _avg_backward(
     stride = many(stride, n) if stride else kernel
     lead, spaces = len(x.sizes) - n, x.sizes[-n:]
     counts = [_windows(Index(()), s, k, t, p, 1, {})[1] for s, k, t, p in zip(spaces, kernel, stride, padding, strict=True)]
-    if math.prod(counts) > 1 and ctx.on_processor(x, _LARGE):
-        return NotImplemented
+    if math.prod(counts) > 1 and any(t > 1 for t in stride) and ctx.on_processor(x, _SMALL):
+        return NotImplemented  # which of two windows an element is in is asked at each: torch's operator steps through windows
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
         parts = zip(outer[lead:], spaces, kernel, stride, padding, inner, strict=True)
@@ -306,7 +308,7 @@ def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View 
     if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
         return NotImplemented
     counts = [_adaptive_windows(Index(()), s, o, {})[1] for s, o in zip(spaces, sizes, strict=True)]
-    if math.prod(counts) > 1 and ctx.on_processor(x, _LARGE):
+    if math.prod(counts) > 1 and ctx.on_processor(x, _SMALL):
         return NotImplemented
     side_by_side = not any(s % o for s, o in zip(spaces, sizes, strict=True))  # a point is in one window
 
