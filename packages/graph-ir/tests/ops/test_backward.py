@@ -172,4 +172,5 @@ def test_random_slopes_are_the_middle_one_in_evaluation(dtype):
     x, noise, grad = EDGES.to(dtype), torch.empty_like(EDGES, dtype=dtype), torch.randn(8).to(dtype)
     check(aten.rrelu_with_noise_functional, (x, noise, 0.1, 0.4, False, None), picked=1)
     check(aten.rrelu_with_noise_backward, (grad, x, noise, 0.1, 0.4, False, False))
-    check(aten.rrelu_with_noise_backward, (grad, x, torch.rand(8).to(dtype), 0.1, 0.4, True, False), loops=False)
+    check(aten.rrelu_with_noise_backward, (grad, x, torch.rand(8).to(dtype), 0.1, 0.4, True, False))
+    check(aten.rrelu_with_noise_backward, (grad, x, torch.rand(8).to(dtype), 0.2, 0.2, True, False), loops=False)

@@ -223,11 +223,19 @@ def _rrelu(ctx: Context, node: Node, x: View, noise: View, low: float, high: flo
     return [of_floats(ctx, node, [x], lambda x: op("where", op("gt", x, _c(x, 0)), x, op("mul", x, _c(x, slope)))), noise]
 
 
+_ALIKE = 1e-6
+
+
 @ROWS.lowers("rrelu_with_noise_backward")
 def _rrelu_gradient(
     ctx: Context, node: Node, grad: View, x: View, noise: View, low: float, high: float, training: bool, of_result: bool
 ) -> Any:
-    return NotImplemented if training else _leaky_relu_gradient(ctx, node, grad, x, (low + high) / 2, of_result)
+    """In training the noise holds the slope of each element, 1 where it is positive. Where all slopes are the same, versions of torch
+    differ in whether they look at it."""
+    if training:
+        alike = high - low <= _ALIKE
+        return NotImplemented if alike else of_floats(ctx, node, [grad, noise], lambda g, slope: op("mul", g, slope))
+    return _leaky_relu_gradient(ctx, node, grad, x, (low + high) / 2, of_result)
 
 
 @ROWS.pointwise("elu_backward")
