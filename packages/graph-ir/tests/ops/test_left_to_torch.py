@@ -84,6 +84,8 @@ def test_a_gradient_of_places_that_leaves_the_graph_is_torchs(as_loops: Callable
     with pytest.raises(AssertionError, match="aten::nll_loss2d_backward"):
         as_loops(gradient, x, labels)
     torch.testing.assert_close(as_loops(lambda x, t: gradient(x, t) * x, x, labels)[0], gradient(x, labels) * x)
+    laid = x.contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(as_loops(gradient, laid, labels)[0], gradient(x, labels))
 
 
 def test_gradients_of_large_tables_in_half_precision_are_called(as_loops: Callable[..., list[Any]]) -> None:

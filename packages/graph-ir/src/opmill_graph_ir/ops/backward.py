@@ -10,7 +10,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node
 from ..dense import contiguous
-from ..loops.index import Index, floordiv, mod
+from ..loops.index import Index, floordiv, index, mod
 from ..loops.ir import Const, Expr
 from .context import FEW, Context, View, view_axes
 from .creation import masked
@@ -47,7 +47,8 @@ def _nll_loss(ctx: Context, node: Node, grad: View, x: View, target: View, weigh
     dim = min(len(x.sizes) - 1, 1)
     if meta.dtype not in FLOATS or target.dtype != "int64" or 0 in x.sizes:
         return NotImplemented
-    if dim != len(x.sizes) - 1 and node.results[0] in ctx.leaving and ctx.on_processor(x, FEW):
+    lies = x.indices is None and ctx.buffers[x.buffer].strides == tuple(map(index, contiguous(x.sizes)))  # as torch's operator asks for
+    if dim != len(x.sizes) - 1 and lies and node.results[0] in ctx.leaving and ctx.on_processor(x, FEW):
         return NotImplemented  # zeros but for one class: where nothing is computed of them, torch's operator writes that alone
     dtype = wide(meta.dtype)
     if weight is None and target.sizes == (*x.sizes[:dim], *x.sizes[dim + 1 :]):
