@@ -20,10 +20,13 @@ from opmill_guards.source import Local, Pinned
 
 from .assumptions import asked
 from .assumptions.alias_guards import guard_shared, kept_apart
+from .assumptions.called import CALLED, NAME, hollow, left_out
 from .breaks import graph_break
 from .breaks.continuation import bound_by, define, forgetting, indent, parameter_name, releasing
 from .breaks.natives import is_users
 from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets  # noqa: F401 (how such values leave)
+from .codegen.counting import Counting, counting, is_read
+from .codegen.defaults import filling
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
@@ -40,13 +43,13 @@ from .graph.recorded import Recorded
 from .graph.recorder import is_held
 from .graph.thread_state import autocast_nesting, in_dual_level, switched, switches
 from .graph.undoing import Undoing, copied, writes_in_parts
-from .graph.versions import count, kept, uncounted, versions, written
 from .interpretation.frame import Frame, refuse_module_code
 from .interpretation.machine import BreakHere, Interpreter
 from .library.standard.caches import ReadAgain
 from .options import CaptureOptions
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
+from .values.per_call import GivenFunction
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -55,7 +58,6 @@ if TYPE_CHECKING:
     from opmill_guards.source import Source
 
     from .entry.capture import Context
-    from .graph.recorder import Recorder
     from .values.number import SymbolicNumber
 
 #: Earlier places of each kind that are tried for a graph break.
@@ -116,7 +118,8 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: Mapping[str, objec
     if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
     refuse_module_code(fn.__code__, fn.__qualname__)
-    value = vm.know(fn, function_value(fn, Pinned(fn, fn.__qualname__)))
+    value = GivenFunction(vm, fn, CALLED, called=True) if vm.varying.called else function_value(fn, Pinned(fn, fn.__qualname__))
+    vm.know(fn, value)
     frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
     frame.has_places = True
     return vm.run(frame).value, frame
@@ -167,7 +170,14 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     if vm.effects.asked:
         guards, more = asked.apart(guards)
         late += more
-        vm.expected.complete(late, [*names, *(call.source.name for call in vm.effects.asked if call.source is not None)])
+        vm.expected.complete(
+            late,
+            [
+                *names,
+                *([CALLED.name] if vm.varying.called else []),
+                *(call.source.name for call in vm.effects.asked if call.source is not None),
+            ],
+        )
     return guards
 
 
@@ -242,8 +252,9 @@ def end(
     refuse_dropping(vm)
     r = Rebuilder(vm)
     if vm.effects.asked:
-        names = list(map(parameter_name, parameters(fn.__code__)))
-        again = [r.constants.name(each) for each in (TailCall, call_plainly, fn)]
+        shared = [NAME] if vm.varying.called else []
+        names = [*map(parameter_name, parameters(fn.__code__)), *shared]
+        again = [*(r.constants.name(each) for each in (TailCall, call_plainly)), *(shared or [r.constants.name(fn)])]
         otherwise = f"return {again[0]}({again[1]}, {again[2]}, {passed_on(fn.__code__)})"
         r.prologue += asked.statements(r, vm.effects.asked, vm.expected, names, otherwise)
     r.draw()
@@ -288,7 +299,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
     """Compile the graph and the function around it; guards are not there yet. ``strict``: a graph that fails where the function does not is
     an error."""
     vm, r = ended.vm, ended.rebuilder
-    recorder = vm.recorder
+    recorder, called_too = vm.recorder, [CALLED] if vm.varying.called else []
     gm = direct = None
     lines: list[str] = []
     loads: list[Source] = []
@@ -297,13 +308,16 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         # Reading a source adds to the prologue: the names come before the text is put together.
         given = [r.input(value) for value in recorder.inputs if not is_held(value)]
         loads = [value.source for value in recorder.inputs if is_held(value)]
-        called = f"_g = _graph({', '.join([*given, *(['*_held'] if loads else [])])})"
+        held = "*_held[:-1]" if called_too else "*_held"
+        called = f"_g = _graph({', '.join([*given, *([held] if loads else [])])})"
         again = may_run_again(gm.graph, recorder.outside())
         gm.meta["stands for"] = "a function that runs where it fails"
         gm.meta["may run again"] = again
-        handle = Failing(fn if again else None, fn, strict, vm.entry_switches, vm.entry_levels)
+        plain = hollow(fn) if called_too else fn
+        handle = Failing(plain if again else None, plain, strict, vm.entry_switches, vm.entry_levels)
         drawn = f".behind({r.states})" if r.states else ""
-        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{drawn}, _caught, {passed_on(fn.__code__)})"
+        passed = f"{passed_on(fn.__code__)}{f', {NAME}' if called_too else ''}"
+        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{drawn}, _caught, {passed})"
         graph = backend(gm, recorder.examples())
         tells = again or getattr(backend, "tells_begun", False) or not (vm.effects or vm.handles)
         kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
@@ -315,7 +329,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
             sources = [value.source for value in recorder.inputs]
             direct = direct_call(r, ended.result, sources, graph, handle)
         if direct is not None:
-            loads, called = sources, "_g = _graph(*_held)"
+            loads, called = sources, f"_g = _graph({held})"
         counted = counting(r, recorder, loads) if direct is None else Counting([], "{}", [])
         lines += [
             *counted.before,
@@ -329,39 +343,14 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         lines += [f"{r.constants.name(mark)}({name!r})" for name, _ in recorder.labels.found]
     behind = [*r.body, *releasing(ended.last, bound_by([*r.prologue, *lines, *r.body]))]
     forgotten = [*r.to_forget(), *(from_stack(parameters(fn.__code__)) if len(behind) > 1 else ())]
-    target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting(behind, forgotten)], r.constants, bool(loads))
+    loads += called_too
+    defaults = (fn.__defaults__, fn.__kwdefaults__)
+    first: list[str] = []
+    if called_too:
+        first, defaults = [f"{NAME} = _held[-1]", *filling(fn, r.constants)], left_out(fn)
+    target, text = assemble_text(fn, [*first, *r.prologue, *lines, *forgetting(behind, forgotten)], r.constants, bool(loads))
+    target.__defaults__, target.__kwdefaults__ = defaults
     return Translation(target, [], gm, text, loads, direct)
-
-
-class Counting(Struct):
-    """Statements for the version counters of what a graph writes to: before its call, in place of it (``{}``), and behind it."""
-
-    before: list[str]
-    around: str
-    behind: list[str]
-
-
-def counting(r: Rebuilder, recorder: Recorder, loads: Sequence[object]) -> Counting:
-    """Statements around the graph that keep version counters as eager counts: several writes of a tensor, and those that do not count."""
-    plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
-    named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
-    often = [v for v in plain if written(v.fake) > 1]
-    never = [v for v in plain if uncounted(v)]
-    made = Counting([], "{}", [])
-    if never:
-        made.around = f"with {r.constants.name(kept)}({', '.join(named[id(v)] for v in never)}): {{}}"
-    if often:
-        before = r.temporary("_n")
-        made.before.append(f"{before} = {r.constants.name(versions)}({', '.join(named[id(v)] for v in often)})")
-        pairs = "".join(f"({named[id(v)]}, {v.fake._version}), " for v in often)
-        made.behind.append(f"{r.constants.name(count)}(({pairs}), {before})")
-    return made
-
-
-def is_read(value: Value) -> bool:
-    """Whether an input of a graph is what its source gives: others are made of it."""
-    made = any(getattr(value, name, False) for name in ("below", "of_array", "aliased")) or asked.is_asked(value.source)
-    return value.source is not None and not made and getattr(value, "scalar", None) is None
 
 
 def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants, loads: bool = False) -> tuple[types.FunctionType, str]:
@@ -371,8 +360,6 @@ def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants
     for name, stub in constants.stubs.items():  # each refers to those before
         constants.table[name] = define(", ".join(stub.parameters), stub.lines, stub.code, stub.globals, constants.table)
     target = define(signature, lines, code, fn.__globals__, constants.table)
-    target.__defaults__ = fn.__defaults__
-    target.__kwdefaults__ = fn.__kwdefaults__
     target.__qualname__ = fn.__qualname__
     texts = [(name, ", ".join(stub.parameters), stub.lines) for name, stub in constants.stubs.items()]
     shown = [(f"{code.co_name}", signature, lines), *texts]

@@ -23,14 +23,21 @@ class Entry:
 class CompiledFunction:
     """A function with specialised variants, each run when its guards hold. ``on_miss(compiled, args, kwargs)`` names what to call
     otherwise: a callable, or an entry whose guards hold. A variant is given what its guards load in front of the arguments, if they load
-    anything. ``tail``: a ``TailCall`` that a variant gives is handed to the caller, which makes the call (with ``finish``)."""
+    anything. ``tail``: a ``TailCall`` that a variant gives is handed to the caller, which makes the call (with ``finish``). ``given``: the
+    name by which guards find the function that is called among its locals; they load it as the last value. ``shared``: another, made with
+    ``given`` for a function of this code, whose entries these are; ``on_miss`` is given whichever is called."""
 
     __wrapped__: Callable[..., Any]
     on_miss: Callable[..., Callable[..., Any] | Entry]
     entries: tuple[Entry, ...]
     disabled: bool
     def __new__(
-        cls, fn: Callable[..., Any], on_miss: Callable[..., Callable[..., Any] | Entry], tail: bool = False
+        cls,
+        fn: Callable[..., Any],
+        on_miss: Callable[..., Callable[..., Any] | Entry] | None = None,
+        tail: bool = False,
+        given: str | None = None,
+        shared: CompiledFunction | None = None,
     ) -> CompiledFunction: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any: ...

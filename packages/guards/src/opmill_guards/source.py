@@ -13,6 +13,9 @@ from typing import Any, Union, cast
 
 from .texts import short
 
+CELL = "the cell of "
+"""How the texts of cells begin that have a name."""
+
 
 class Local:
     """A local of the guarded code object at its entry, by name: parameters, ``*args`` and ``**kwargs`` included."""
@@ -132,6 +135,11 @@ class Item(Step):
     def key(self) -> Any:
         return self.part
 
+    def called(self, text: str) -> Item:
+        """This source, which prints as ``text``."""
+        self._text = text
+        return self
+
     def __str__(self) -> str:
         if self._text is None:
             self._text = f"{self.base}[{short(self.part)}]"
@@ -213,12 +221,13 @@ class TypeOf(Step):
 
 
 class CellContents(Step):
-    """What the closure cell ``base`` holds."""
+    """What the closure cell ``base`` holds; prints as the variable where that has a name."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return f"{self.base}.cell_contents"
+        base = str(self.base)
+        return base.removeprefix(CELL) if base.startswith(CELL) else f"{base}.cell_contents"
 
 
 class Referent(Step):

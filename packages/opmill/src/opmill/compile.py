@@ -129,8 +129,10 @@ def _is_live(value: Any) -> bool:
     return getattr(type(value), "__hash__", None) is not None and value in _live
 
 
-def _capture(function: Any, settings: Settings, name: str = "", code: types.CodeType | None = None) -> Any:
-    """``name`` and ``code``: of what the program knows it as, where ``function`` is torch's, that calls it."""
+def _capture(function: Any, settings: Settings, name: str = "", code: types.CodeType | None = None, **kind: bool) -> Any:
+    """``kind``: ``shared`` or ``anew``, as ``capture`` has them.
+
+    ``name`` and ``code``: of what the program knows it as, where ``function`` is torch's, that calls it."""
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_fake_tensors.collector import collector_paused
 
@@ -158,6 +160,7 @@ def _capture(function: Any, settings: Settings, name: str = "", code: types.Code
         on_recapture=record.add_recompile,
         on_translation=record.captured,
         watched_by=functools.partial(_watched, settings.options.progress, record),
+        **kind,
     )
     _live[compiled] = record
     return compiled
@@ -190,9 +193,11 @@ def _watched(progress: bool | None, record: Record, come_to: Callable[[], str]) 
             record.seconds += max(0.0, time.perf_counter() - start - behind)
 
 
-def _share(function: Any, settings: Settings, kind: Any, owner: Any, name: str = "", code: types.CodeType | None = None) -> Any:
+def _share(
+    function: Any, settings: Settings, kind: Any, owner: Any, name: str = "", code: types.CodeType | None = None, anew: bool = False
+) -> Any:
     """A call of ``function`` with ``owner`` as its first argument, by the capture that all of one kind have with equal settings."""
-    compiled = share((function, kind, settings.key), lambda: _capture(function, settings, name, code))
+    compiled = share((function, kind, settings.key), lambda: _capture(function, settings, name, code, anew=anew))
     if settings.apart is None:
         keep_with(owner, compiled)
     return types.MethodType(compiled, owner)
@@ -200,7 +205,30 @@ def _share(function: Any, settings: Settings, kind: Any, owner: Any, name: str =
 
 def _wrap_function(function: Any, settings: Settings) -> Any:
     step = _optimizer_step(function, settings)
-    return _capture(function, settings) if step is None else step
+    if step is not None:
+        return step
+    return _share_code(function, settings) if _is_made_by_calls(function) else _capture(function, settings)
+
+
+def _is_made_by_calls(function: Any) -> bool:
+    """Whether a function of the program makes the function, and may make more of its code. One that asks for its class by ``super()`` finds
+    that in its closure only; of one that is marked as not to be captured nothing is."""
+    code = function.__code__
+    return "<locals>" in code.co_qualname and "__class__" not in code.co_freevars and "_torchdynamo_disable" not in function.__dict__
+
+
+def _share_code(function: Any, settings: Settings, kind: Any = None) -> Any:
+    """A function that is run by the capture of all functions of its code, but for those that no capture could serve as well; of methods,
+    with ``kind``, those of one kind of objects."""
+    from opmill_bytecode_frontend.entry.capture import sharing
+    from opmill_bytecode_frontend.entry.kinds import kind_of_function
+
+    captured = share((kind_of_function(function), kind, settings.key), lambda: _capture(function, settings, shared=True))
+    if settings.apart is None:
+        keep_with(function.__code__, captured)
+    compiled = sharing(function, captured)
+    _live[compiled] = _live[captured]
+    return compiled
 
 
 def _optimizer_step(step: Any, settings: Settings) -> Any:
@@ -222,13 +250,16 @@ def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
     function = _uncompiled(method.__func__)
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)
+    if _is_made_by_calls(function):
+        return types.MethodType(_share_code(function, settings, _kind_of(method.__self__)), method.__self__)
     return _share(function, settings, _kind_of(method.__self__), method.__self__)
 
 
 def _kind_of(owner: Any) -> Any:
     """What a module, or whatever else has a method, has in common with those that one capture may serve."""
     if not isinstance(owner, torch.nn.Module):
-        return type(owner)
+        kind = type(owner)
+        return (kind.__module__, kind.__qualname__) if "<locals>" in kind.__qualname__ else kind
     from opmill_bytecode_frontend.entry.kinds import kind_of
 
     return kind_of(owner)
@@ -276,14 +307,27 @@ def _call_partial(partial: Any, /, *args: Any, **kwargs: Any) -> Any:
     return partial(*args, **kwargs)
 
 
+def _share_partial(partial: Any, settings: Settings) -> Any:
+    function = partial.func
+    name, code = getattr(function, "__qualname__", ""), getattr(function, "__code__", None)
+    kind: Any = function
+    if isinstance(function, types.FunctionType) and _is_made_by_calls(function):
+        from opmill_bytecode_frontend.entry.kinds import kind_of_function
+
+        kind = kind_of_function(function)
+    compiled = _share(_call_partial, settings, (functools.partial, kind), partial, name, code, anew=True)
+    if code is not None and settings.apart is None:
+        keep_with(code, compiled.__func__)
+    return compiled
+
+
 def _wrap_callable(call: Any, settings: Settings) -> Any:
     """A partial, an instance with ``__call__``; a builtin is captured through a function that calls it."""
     method = _call_method(type(call))
     if isinstance(method, types.FunctionType):
         return _share(method, settings, type(call), call)
     if type(call) is functools.partial:
-        name, code = getattr(call.func, "__qualname__", ""), getattr(call.func, "__code__", None)
-        return _share(_call_partial, settings, (functools.partial, call.func), call, name, code)
+        return _share_partial(call, settings)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)

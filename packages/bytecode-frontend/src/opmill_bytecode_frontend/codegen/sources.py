@@ -29,6 +29,7 @@ from opmill_guards.source import (
     TypeOf,
 )
 
+from ..assumptions.called import CALLED, NAME
 from ..breaks.continuation import parameter_name
 from ..resume import is_of_stack
 from ..values.constant import LITERALS
@@ -111,7 +112,7 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
     ``__getitem__`` of its own, or is told of each function, and the builtin class whose one is meant."""
     kind = type(source)
     if kind is Local:
-        return parameter_name(source.name)
+        return NAME if source == CALLED else parameter_name(source.name)
     if kind is Pinned:
         return constants.name(source.object)
     base = expression(source.base, constants, overridden)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import inspect
 import logging
 import types
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Hashable
+from typing import TYPE_CHECKING, Any, Callable, Hashable, cast
 
 import torch
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorM
 from opmill_guards.probe import current_stance
 from opmill_guards.tree import GuardSet
 
+from ..assumptions.called import CALLED, hollow
 from ..breaks.bodies import Body
 from ..breaks.natives import worth_capturing
 from ..effects.labels import labelled
@@ -193,8 +195,20 @@ def taken_by(code: types.CodeType) -> tuple[object, ...]:
 class Capture:
     """What happens on a miss of one function."""
 
-    def __init__(self, fn: types.FunctionType, context: Context, resume: Resume | None = None, changing: Changing = NONE) -> None:
+    def __init__(
+        self,
+        fn: types.FunctionType,
+        context: Context,
+        resume: Resume | None = None,
+        changing: Changing = NONE,
+        shared: bool = False,
+        anew: bool = False,
+    ) -> None:
         self.fn = fn
+        self.anew = anew
+        """Whether what it is called with was made for it, functions included."""
+        self.shared = shared
+        """Whether it is for all functions of a piece of code: ``fn`` is then a hollow one."""
         self.taken = taken_by(fn.__code__)
         self.context = context
         self.resume = resume
@@ -217,7 +231,15 @@ class Capture:
 
     def nothing_seen(self) -> Seen:
         """Before a second call. The last capture that the limit allows does not depend on a text that was another at each."""
-        return Seen(self.context.dynamic, self.context.may_break, max(self.context.options.recompile_limit - 2, 1), self.changing)
+        patience = max(self.context.options.recompile_limit - 2, 1)
+        return Seen(self.context.dynamic, self.context.may_break, patience, self.changing, self.shared, self.shared or self.anew)
+
+    def uncaptured(self, compiled: CompiledFunction) -> Callable[..., object]:
+        """What runs in place of a capture, for the function that is called."""
+        if not self.shared:
+            return self.instead
+        function = compiled.__wrapped__
+        return function if self.instead is self.fn else functools.partial(self.instead, function)
 
     def is_full(self, compiled: CompiledFunction, kinds: tuple[Hashable, ...]) -> bool:
         """Whether as many entries were made as the limit allows. Some kinds of modules have it each for its own, as if there were a
@@ -229,23 +251,23 @@ class Capture:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
         others."""
         if self.eager:
-            return self.instead
+            return self.uncaptured(compiled)
         with intercept(None), collector_paused():
             return self._target(compiled, args, kwargs)
 
     def _target(self, compiled: CompiledFunction, args: tuple[object, ...], kwargs: dict[str, object]) -> Callable[..., object] | Entry:
-        context = self.context
+        context, function = self.context, cast(types.FunctionType, compiled.__wrapped__)
         try:
-            bound = bind_real(self.fn, args, kwargs)
+            bound = bind_real(function, args, kwargs)
         except TypeError:
-            return self.fn
-        if watched() or self.is_to_wait(compiled, args, kwargs) or taken_by(self.fn.__code__) != self.taken:
-            return self.fn
+            return function
+        if watched() or self.is_to_wait(compiled, args, kwargs) or taken_by(function.__code__) != self.taken:
+            return function
         if self.resume is not None and ends_inside(self.resume, args):
-            return self._give_up()
+            return self._give_up(compiled)
         with context.turns.mine() as mine:
             if not mine or self.eager:
-                return self.instead
+                return self.uncaptured(compiled)
             if (entry := compiled.find(args, kwargs)) is not None:
                 return entry  # another thread made it meanwhile
             if self.fn is CALL_OF_MODULES and not self.strict and (runs_between(module := bound["self"]) or is_data_parallel(module)):
@@ -253,35 +275,35 @@ class Capture:
             kinds = kinds_among(bound.values())
             if self.is_full(compiled, kinds):
                 self._limit(compiled, kinds, args, kwargs)
-                return self.fn
+                return function
             if compiled.entries:
                 for learnt in self._noted(compiled, compiled.bind(args, kwargs)):
                     self._learns(compiled, learnt)
                 if context.on_recapture is not None:
-                    context.on_recapture(self.fn, compiled.explain_miss(args, kwargs))
+                    context.on_recapture(function, compiled.explain_miss(args, kwargs))
             imports.mend()
             try:
                 with no_hooks_on_saved_tensors(), self._watched():
-                    translation = self._translate(bound)
+                    translation = self._translate(function, bound)
             except NotYet:
-                return self._waits()
+                return self._waits(compiled)
             except (Raised, RecursionError) as exc:
-                return self._raises(exc)
+                return self._raises(compiled, exc)
             except Unsupported as exc:
                 if self.strict or exc.asked:
                     raise exc.with_traceback(None) from None  # the frames in between are opmill's, and the text tells the program's
                 log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
                 if exc.code == "FE093":
                     warnings.warn(str(exc), CaptureWarning, stacklevel=3)
-                return self._give_up()
+                return self._give_up(compiled)
             except Exception as exc:
                 imports.suspect = True
                 if self.strict:
                     raise
                 if may_pass(exc):
-                    return self._passes(exc)
+                    return self._passes(compiled, exc)
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
-                return self._give_up()
+                return self._give_up(compiled)
             for fixed, shown in translation.fixed:
                 more = "\n".join([f"  hint: {REFUSALS['FE091']}", *shown])
                 warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}\n{more}", CaptureWarning, stacklevel=3)
@@ -331,28 +353,32 @@ class Capture:
         self.compiled_for.clear()
         self.warned.clear()
 
-    def _raises(self, reason: Raised | RecursionError) -> Callable[..., object] | Entry:
+    def _raises(self, compiled: CompiledFunction, reason: Raised | RecursionError) -> Callable[..., object] | Entry:
         """The function raises for these arguments, and no graph can end before, or the stack has no room left for a capture: it runs as it
         is, in the end without being captured first."""
         self.raised += 1
         log.debug(
             "%s runs eagerly: %s", self.fn.__qualname__, reason.value.describe() if isinstance(reason, Raised) else "the stack is full"
         )
-        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+        return self._later(compiled)
 
-    def _waits(self) -> Callable[..., object]:
+    def _later(self, compiled: CompiledFunction) -> Callable[..., object]:
+        """This call runs as it is; after too many of them all do."""
+        return self._give_up(compiled) if self.raised > self.context.options.recompile_limit else compiled.__wrapped__
+
+    def _waits(self, compiled: CompiledFunction) -> Callable[..., object]:
         """This call runs as it is, and nothing that it calls is captured; where calls stay so, the function is given up in the end."""
         self.raised += 1
-        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+        return self._later(compiled)
 
-    def _passes(self, reason: Exception) -> Callable[..., object]:
+    def _passes(self, compiled: CompiledFunction, reason: Exception) -> Callable[..., object]:
         """The machine has no memory, disk or process to spare: the call runs as it is, and the next one is captured. What is lacking but
         memory may be lacking for ever, so the function is given up in the end."""
         self.raised += not out_of_memory(reason)
         log.debug("%s runs eagerly this time: %s", self.fn.__qualname__, reason)
-        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+        return self._later(compiled)
 
-    def _give_up(self) -> Callable[..., object]:
+    def _give_up(self, compiled: CompiledFunction) -> Callable[..., object]:
         """From now on the function runs as it is, and what it calls is captured. One that goes on after a graph owns its arguments: nobody
         else would have them in the plain function."""
         fn, offer = self.fn, self.context.offer
@@ -365,12 +391,16 @@ class Capture:
             with intercept(offer):
                 return fn(*args, **kwargs)
 
+        def run_given(function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
+            with intercept(offer):
+                return function(*args, **kwargs)
+
         def hand_over(*args: object) -> TailCall:
             return TailCall(run, list(args))
 
         self.eager = True
-        self.instead = run if self.resume is None or not self.resume.parameters else hand_over
-        return self.instead
+        self.instead = run_given if self.shared else run if self.resume is None or not self.resume.parameters else hand_over
+        return self.uncaptured(compiled)
 
     def _between(self) -> Callable[..., object]:
         """What calls a module whose hooks or preparations no graph holds: what is between them is captured."""
@@ -381,12 +411,12 @@ class Capture:
 
         return call
 
-    def _translate(self, bound: dict[str, object]) -> Translation:
+    def _translate(self, function: types.FunctionType, bound: dict[str, object]) -> Translation:
         """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""
         context, varying = self.context, self.seen.varying()
         if context.sizes_of_data:
             try:
-                return translate(self.fn, bound, context.backend, context.options, context, replace(varying, data=True))
+                return translate(function, bound, context.backend, context.options, context, replace(varying, data=True))
             except (Raised, NotYet):
                 raise
             except Exception as exc:
@@ -396,7 +426,7 @@ class Capture:
                     raise
                 log.debug("%s is captured without sizes that only data tell", self.fn.__qualname__, exc_info=True)
         try:
-            return translate(self.fn, bound, context.backend, context.options, context, varying)
+            return translate(function, bound, context.backend, context.options, context, varying)
         except (Raised, NotYet):
             raise
         except Exception as exc:
@@ -404,7 +434,7 @@ class Capture:
             if varying.nothing or final or may_pass(exc):
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
-            fixed = translate(self.fn, bound, context.backend, context.options, context, replace(varying, nothing=True))
+            fixed = translate(function, bound, context.backend, context.options, context, replace(varying, nothing=True))
             self.seen.failed = self.seen.symbolic()
             return fixed
 
@@ -452,6 +482,8 @@ def capture(
     on_break: Callable[[Unsupported], object] | None = None,
     on_recapture: Callable[[types.FunctionType, list[Any]], object] | None = None,
     watched_by: Callable[[Callable[[], str]], AbstractContextManager[object]] | None = None,
+    shared: bool = False,
+    anew: bool = False,
 ) -> CompiledFunction:
     """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
 
@@ -460,13 +492,23 @@ def capture(
     ``on_translation(translation)`` and ``on_break(unsupported)`` are told of each capture and of each graph break;
     ``on_recapture(function, failures)`` when a call fits no entry: why, of each entry the first guard that does not hold.
     ``watched_by(come_to)`` gives a context manager that is entered while a function is read; ``come_to()`` tells, in any thread, what has
-    been recorded so far and which loop makes it grow."""
+    been recorded so far and which loop makes it grow. ``shared``: what it gives is not called itself, but serves all functions of the code
+    (``sharing``). ``anew``: what it is called with was made for it: functions and classes that a function of the program made are known
+    by what they are made of from the start."""
     if not isinstance(fn, types.FunctionType):
         raise TypeError(f"capture() wants a Python function, got {type(fn).__name__}")
     context = Context(
         find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break, dynamic, on_recapture, watched_by
     )
-    return CompiledFunction(fn, Capture(fn, context).on_miss)
+    if shared:
+        fn = hollow(fn)
+        return CompiledFunction(fn, Capture(fn, context, shared=True).on_miss, given=CALLED.name)
+    return CompiledFunction(fn, Capture(fn, context, anew=anew).on_miss)
+
+
+def sharing(fn: types.FunctionType, captured: CompiledFunction) -> CompiledFunction:
+    """``fn``, run by what was captured of functions of its code."""
+    return CompiledFunction(fn, shared=captured)
 
 
 def parts(compiled: Any) -> list[CompiledFunction]:

@@ -1,12 +1,14 @@
-"""What tells modules apart that no capture could share: classes, names of parts, and what their tensors look like."""
+"""What tells modules apart that no capture could share: classes, names of parts, and what their tensors look like; and functions."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from typing import Any, cast
 
 import torch
 
+from opmill_guards import CompiledFunction
 from opmill_guards.reference import SEQUENCE_ITERATORS, TABLE_ITERATORS, ahead
 
 ITERATORS = (*SEQUENCE_ITERATORS, *TABLE_ITERATORS)
@@ -29,6 +31,40 @@ def kind_of(module: torch.nn.Module) -> Hashable:
         )
 
     return look(module)
+
+
+def kind_of_function(function: FunctionType, depth: int = 8) -> Hashable:
+    """Equal for functions that one capture may serve: of one piece of code, with the same functions, kinds of modules and classes in their
+    cells as far as these are filled. (Decorators give all that they decorate one piece of code.) Keeps no function."""
+    code, cells = function.__code__, function.__closure__ or ()
+    kinds = tuple(kind_of_content(cell, depth - 1) for cell in cells) if depth else len(cells)
+    defaults = None if function.__defaults__ is None else len(function.__defaults__)
+    named = None if function.__kwdefaults__ is None else tuple(function.__kwdefaults__)
+    return id(code), id(function.__globals__), defaults, named, kinds
+
+
+def kind_of_content(cell: CellType, depth: int) -> Hashable:
+    """What a cell holds, as far as a capture depends on that alone. Runs none of the program's code."""
+    try:
+        content: object = cell.cell_contents
+    except ValueError:
+        return "nothing"
+    if type(content) is CompiledFunction:
+        content = content.__wrapped__
+    if type(content) is FunctionType:
+        return kind_of_function(content, depth)
+    if type(content) is MethodType and type(content.__func__) is FunctionType:
+        return name_of(type(content.__self__)), kind_of_function(content.__func__, depth)
+    if issubclass(type(content), torch.nn.Module):
+        return kind_of(cast(torch.nn.Module, content))
+    if type(content) is BuiltinFunctionType:
+        return content.__qualname__
+    return name_of(content) if issubclass(type(content), type) else name_of(type(content))
+
+
+def name_of(kind: object) -> Hashable:
+    """Of a class; unlike the class it may be kept."""
+    return type.__getattribute__(kind, "__module__"), type.__getattribute__(kind, "__qualname__")
 
 
 def tensor_kind(tensor: torch.Tensor) -> Hashable:
@@ -54,4 +90,4 @@ def kinds_among(values: Iterable[Any]) -> tuple[Hashable, ...]:
     return tuple(found)
 
 
-__all__ = ["kind_of", "kinds_among"]
+__all__ = ["kind_of", "kind_of_function", "kinds_among"]

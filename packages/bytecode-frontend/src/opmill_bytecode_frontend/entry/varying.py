@@ -84,6 +84,8 @@ class Varying(Struct, frozen=True):
     """Lists and deques that had other lengths."""
     rebound: frozenset[Source] = frozenset()
     """Attributes and items of objects of before that the program gave others of the same class."""
+    called: bool = False
+    """Whether the capture is for all functions of a piece of code, and what the one that is called has is read of it."""
 
     def dimensions(self, source: Source, tensor: torch.Tensor, held: bool = False) -> dict[int, Limits]:
         """The dimensions of an input that are symbolic. ``held``: it is a tensor of a module: of parameters none are, of others those that
@@ -140,7 +142,15 @@ def on_stack(source: Source | None) -> bool:
 class Seen:
     """What was different at the calls of one function so far."""
 
-    def __init__(self, dynamic: bool | None, may_break: bool, patience: int = CHANGES, known: Changing = NONE) -> None:
+    def __init__(
+        self,
+        dynamic: bool | None,
+        may_break: bool,
+        patience: int = CHANGES,
+        known: Changing = NONE,
+        called: bool = False,
+        remade: bool = False,
+    ) -> None:
         self.dynamic = dynamic
         self.may_break = may_break
         self.sizes: dict[Source, set[int]] = {}
@@ -157,7 +167,8 @@ class Seen:
         """How often what a small tensor holds led to another capture."""
         self.numbers: dict[Source, int] = {}
         """How often a value led to another capture."""
-        self.remade = False
+        self.called = called
+        self.remade = remade
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
         self.lengths: set[Source] = set(changing.lengths)
@@ -181,7 +192,7 @@ class Seen:
         often = [source for source, count in self.numbers.items() if count >= CHANGES]
         often += [source for source, count in self.texts.items() if count >= self.patience]
         opaque = frozenset(often if self.may_break else ())
-        known = Varying(opaque=opaque, remade=self.remade, apart=self.apart, contents=contents)
+        known = Varying(opaque=opaque, remade=self.remade, apart=self.apart, contents=contents, called=self.called)
         known = structs.replace(known, lengths=frozenset(self.lengths), rebound=frozenset(self.rebound))
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
             return structs.replace(known, nothing=True)

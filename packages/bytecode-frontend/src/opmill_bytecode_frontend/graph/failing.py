@@ -97,10 +97,10 @@ class Failing(Struct, eq=False):
     def behind(self, states: States) -> Callable[..., object]:
         """The same for a call that drew from generators, which were in these states before."""
 
-        def failed(error: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        def failed(error: Exception, args: tuple[object, ...], kwargs: dict[str, object], *called: Callable[..., object]) -> object:
             if self.again(error) is not None:
                 put_back(states)
-            return self(error, args, kwargs)
+            return self(error, args, kwargs, *called)
 
         return failed
 
@@ -110,9 +110,12 @@ class Failing(Struct, eq=False):
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         return None if hooked else plain  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising
 
-    def __call__(self, error: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """The result of the call: what the function itself gives or raises. An error that is ``mistaken`` is none of the
-        program's: who runs the graph asks for the function instead, and is told that it ran."""
+    def __call__(
+        self, error: Exception, args: tuple[object, ...], kwargs: dict[str, object], called: Callable[..., object] | None = None
+    ) -> object:
+        """The result of the call: what the function itself gives or raises (``called``: the one that was called, where several share the
+        graph). An error that is ``mistaken`` is none of the program's: who runs the graph asks for the function instead, and is told that
+        it ran."""
         if _functorch.get_dynamic_layer_stack_depth() > self.levels:
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
         for function, *given in switched(switches(), self.before):
@@ -120,7 +123,7 @@ class Failing(Struct, eq=False):
         plain = self.again(error)
         if plain is None:
             raise error
-        result = plain(*args, **kwargs)
+        result = (called or plain)(*args, **kwargs)
         mistaken = getattr(error, "mistaken", None)
         if mistaken is not None:
             mistaken()

@@ -39,7 +39,7 @@ from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
 from ..values.objects import each, refuse_no_part
-from ..values.per_call import GivenClass, GivenFunction
+from ..values.per_call import GIVEN
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, TupleValue
 from ..values.set_order import own_layout
@@ -177,7 +177,7 @@ class Interpreter(Operators, Assumptions):
         if found is not None and found[0] is obj:
             value = found[1]
             if type(source) is Pinned:
-                if value.real() is obj and type(value) not in (GivenFunction, GivenClass):  # these are found in classes as others are
+                if value.real() is obj and type(value) not in GIVEN:  # these are found in classes as others are
                     self.guard_object(value)
             elif source is not None and source != value.source:
                 one_path = value.source is None or type(value.source) is Pinned

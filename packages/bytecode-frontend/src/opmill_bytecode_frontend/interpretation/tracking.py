@@ -42,7 +42,7 @@ from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from ..values.objects import ObjectValue, bound_in_c, builtin_base, find_in_mro
 from ..values.opaque import ChanceValue, Untouched
-from ..values.per_call import GivenClass, GivenFunction, is_plain
+from ..values.per_call import GivenClass, GivenCompiled, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
@@ -395,7 +395,7 @@ def slice_(vm: Interpreter, obj: object, source: Source | None) -> Value:
 @tracks(types.FunctionType)
 def function(vm: Interpreter, obj: types.FunctionType, source: Source | None) -> Value:
     """A Python function: guarded by identity, or by its code where each call makes another, and where a guard would keep what dies."""
-    if made_by_calls(obj, source) and (vm.varying.remade or keeps_mortal(obj)) and not is_disabled(obj):
+    if source is not None and made_by_calls(obj, source) and (vm.varying.remade or keeps_mortal(obj)) and not is_disabled(obj):
         return GivenFunction(vm, obj, source)
     by_identity(vm, obj, source)
     return function_value(obj, source)
@@ -413,8 +413,11 @@ class CompiledValue(BuiltinValue):
 
 
 @tracks(CompiledFunction)
-def compiled_function(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """A function that opmill has compiled, known by identity."""
+def compiled_function(vm: Interpreter, obj: CompiledFunction, source: Source | None) -> Value:
+    """A function that opmill has compiled, known by identity, or by what it is made of where each call makes another."""
+    function = cast(types.FunctionType, obj.__wrapped__)
+    if source is not None and made_by_calls(function, source) and (vm.varying.remade or keeps_mortal(function)):
+        return GivenCompiled(vm, obj, source)
     return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any, Hashable
 
+from opmill_guards import CompiledFunction
 from opmill_guards.guard import Absent, DictKeys, Equals, Is, Predicate, TypeIs
-from opmill_guards.source import Attr, InstanceDict, Item, TypeOf
+from opmill_guards.source import CELL, Attr, InstanceDict, Item, Pinned, TypeOf
 
-from .base import Machine, written_in_python
+from .base import Machine, Value, written_in_python
 from .classes import ClassValue
-from .functions import FunctionValue
+from .functions import BuiltinValue, CellValue, FunctionValue
 
 if TYPE_CHECKING:
     from opmill_guards.source import Source
@@ -24,29 +25,28 @@ PARTS: dict[type, tuple[str, ...]] = {
 
 
 class GivenFunction(FunctionValue):
-    """A function: code, globals, defaults and cells are assumed, or read where they are."""
+    """A function: code, globals, defaults and cells are assumed, or read where they are. ``called``: it is the one that is called, whose
+    code, globals and number of defaults the call itself has looked at."""
 
-    def __init__(self, vm: Machine, given: types.FunctionType, source: Any) -> None:
-        vm.guard(TypeIs(source, types.FunctionType))
-        code = given.__code__
-        if code.co_filename.startswith("<"):  # written by a program (that of data classes), which does so again for each class
-            vm.guard(Predicate(Attr(source, "__code__"), lambda now: now == code, f"is code equal to {code!r}"))
-        else:
-            vm.guard(Is(Attr(source, "__code__"), code))
-        vm.guard(Is(Attr(source, "__globals__"), given.__globals__))
-        vm.guard(Absent(InstanceDict(source), "_torchdynamo_disable"))
-        defaults: Any = vm.wrap(given.__defaults__, Attr(source, "__defaults__"))
-        named: Any = vm.wrap(given.__kwdefaults__, Attr(source, "__kwdefaults__"))
-        if given.__kwdefaults__ is not None:
-            named.guard_keys(vm)
-        cells = [vm.wrap(cell, Item(Attr(source, "__closure__"), i)) for i, cell in enumerate(given.__closure__ or ())]
+    def __init__(self, vm: Machine, given: types.FunctionType, source: Source, called: bool = False) -> None:
+        if not called:
+            assume_code(vm, given, source)
+        defaults, named = given.__defaults__, given.__kwdefaults__
+        positional: Any = None if called and defaults is None else vm.wrap(defaults, Attr(source, "__defaults__"))
+        keywords: Any = None if called and named is None else vm.wrap(named, Attr(source, "__kwdefaults__"))
+        if named is not None:
+            keywords.guard_keys(vm)
+        cells: list[Value] = []
+        for i, (name, cell) in enumerate(zip(given.__code__.co_freevars, given.__closure__ or ())):
+            where = Item(Attr(source, "__closure__"), i).called(f"{CELL}{name}")
+            cells.append(vm.know(cell, CellValue(obj=cell, source=where)) if called else vm.wrap(cell, where))
         super().__init__(
             given.__code__,
             given.__globals__,
             given.__name__,
             given.__qualname__,
-            [] if given.__defaults__ is None else defaults.items,
-            {} if given.__kwdefaults__ is None else {k: item for k, (_, item) in named.items.items()},
+            [] if defaults is None else positional.items,
+            {} if named is None else {k: item for k, (_, item) in keywords.items.items()},
             cells,
             source=source,
         )
@@ -62,6 +62,54 @@ class GivenFunction(FunctionValue):
 
     def key(self, vm: Machine) -> Hashable:
         return self.constant()
+
+
+class GivenCompiled(Value):
+    """A compiled function: that it is one is assumed, and what it stands for is read of it."""
+
+    def __init__(self, vm: Machine, given: CompiledFunction, source: Source) -> None:
+        vm.guard(TypeIs(source, CompiledFunction))
+        self.vm, self.obj = vm, given
+        self.source: Source = source
+
+    def python_type(self) -> type:
+        return CompiledFunction
+
+    def real(self) -> object:
+        return self.obj
+
+    def constant(self) -> object:
+        self.vm.guard_object(self)
+        return self.obj
+
+    def key(self, vm: Machine) -> Hashable:
+        return self.constant()
+
+    def callee(self) -> object:
+        return self.obj.__wrapped__
+
+    def function(self, vm: Machine) -> Value:
+        return vm.wrap(self.obj.__wrapped__, Attr(self.source, "__wrapped__"))
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call(self.function(vm), args, kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__wrapped__":
+            return self.function(vm)
+        return BuiltinValue(self.constant(), Pinned(self.obj, "compiled function")).getattr(vm, name)
+
+
+def assume_code(vm: Machine, given: types.FunctionType, source: Source) -> None:
+    """That a function has the code and globals of this one, and may be captured."""
+    vm.guard(TypeIs(source, types.FunctionType))
+    code = given.__code__
+    if code.co_filename.startswith("<"):  # written by a program (that of data classes), which does so again for each class
+        vm.guard(Predicate(Attr(source, "__code__"), lambda now: now == code, f"is code equal to {code!r}"))
+    else:
+        vm.guard(Is(Attr(source, "__code__"), code))
+    vm.guard(Is(Attr(source, "__globals__"), given.__globals__))
+    vm.guard(Absent(InstanceDict(source), "_torchdynamo_disable"))
 
 
 def is_plain(cls: type) -> bool:
@@ -109,4 +157,6 @@ class GivenClass(ClassValue):
         return self.constant()
 
 
-__all__ = ["GivenClass", "GivenFunction", "is_plain"]
+GIVEN = (GivenFunction, GivenClass, GivenCompiled)
+
+__all__ = ["GIVEN", "GivenClass", "GivenCompiled", "GivenFunction", "is_plain"]

@@ -55,7 +55,21 @@ static PyObject* module_attribute(PyObject* dict, PyObject* name) {
   return nullptr;
 }
 
+// What a function is made of, borrowed; null where the attribute is another one.
+static PyObject* function_part(PyObject* function, PyObject* name) {
+  static PyObject* closure = PyUnicode_InternFromString("__closure__");
+  static PyObject* code = PyUnicode_InternFromString("__code__");
+  static PyObject* globals = PyUnicode_InternFromString("__globals__");
+  const auto or_none = [](PyObject* part) { return part == nullptr ? Py_None : part; };
+  if (name == closure) { return or_none(PyFunction_GET_CLOSURE(function)); }
+  if (name == code) { return PyFunction_GET_CODE(function); }
+  return name == globals ? PyFunction_GET_GLOBALS(function) : nullptr;
+}
+
 PyObject* read_attribute(PyObject* object, PyObject* name) {
+  if (PyFunction_Check(object)) {
+    if (PyObject* part = function_part(object, name)) { return Py_NewRef(part); }
+  }
   static PyObject* getattr_name = PyUnicode_InternFromString("__getattr__");
   static PyObject* getattribute_name = PyUnicode_InternFromString("__getattribute__");
   PyTypeObject* type = Py_TYPE(object);

@@ -96,4 +96,16 @@ bool Locals::bind(const Signature& signature, PyObject* function, PyObject* cons
   return bind_keywords(signature, args + count, keywords, parameters) && fill_defaults(signature, function);
 }
 
+void Locals::append(Py_ssize_t total, PyObject* value) {
+  if (total >= inline_size) {
+    large_.resize(total + 1);
+    own_ = large_.data();
+  } else {
+    own_ = inline_;
+  }
+  if (values_ != own_) { std::copy_n(values_, total, own_); }
+  own_[total] = value;
+  values_ = own_;
+}
+
 }  // namespace guards

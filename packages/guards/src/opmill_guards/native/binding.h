@@ -20,6 +20,8 @@ class Locals {
   Locals& operator=(const Locals&) = delete;
   // False where the call does not fit the signature (an error may be set) and the function itself has to complain.
   bool bind(const Signature& signature, PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
+  // One more behind the `total` that were bound; borrowed.
+  void append(Py_ssize_t total, PyObject* value);
   PyObject* const* values() const { return values_; }
 
  private:

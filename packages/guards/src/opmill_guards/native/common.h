@@ -162,7 +162,7 @@ size_t module_structure_size(PyObject* structure);  // how many tensors it pins
 // --- direct.cpp
 extern PyTypeObject DirectCallType;
 // The result of a call with these arguments whose guards loaded these values. New, or null with an error set.
-PyObject* call_direct(PyObject* direct, Loaded& loaded, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
+PyObject* call_direct(PyObject* direct, Loaded& loaded, bool with_function, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
 
 // --- dispatch.cpp
 extern PyTypeObject EntryType;

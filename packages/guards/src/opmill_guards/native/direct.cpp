@@ -109,21 +109,22 @@ PyObject* rebuild(const std::vector<Part>& parts, PyObject* outputs, Loaded& loa
 
 // --- failures
 
-Ref recovered(DirectCall* self, Loaded& loaded) {
-  const Ref error = take_error(), inputs(loaded.tuple());
+Ref recovered(DirectCall* self, Loaded& loaded, size_t given) {
+  const Ref error = take_error(), inputs(loaded.tuple(given));
   if (!inputs) { return Ref(); }
   return Ref(PyObject_CallFunctionObjArgs(self->recover, error.get(), inputs.get(), nullptr));
 }
 
-// The result of the call where the graph has raised: what `failed` makes of it.
-PyObject* fail(DirectCall* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+// The result of the call where the graph has raised: what `failed` makes of it. `function`: the one that was called, where it is among what
+// the guards load, else null.
+PyObject* fail(DirectCall* self, PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   const Ref error = take_error(), positional(PyTuple_New(count)), named(PyDict_New());
   if (!positional || !named) { return nullptr; }
   for (Py_ssize_t i = 0; i < count; ++i) { PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i])); }
   for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i) {
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) { return nullptr; }
   }
-  return PyObject_CallFunctionObjArgs(self->failed, error.get(), positional.get(), named.get(), nullptr);
+  return PyObject_CallFunctionObjArgs(self->failed, error.get(), positional.get(), named.get(), function, nullptr);
 }
 
 // --- life
@@ -223,14 +224,16 @@ PyTypeObject make_type() {
 
 PyTypeObject DirectCallType = make_type();
 
-PyObject* call_direct(PyObject* direct, Loaded& loaded, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+PyObject* call_direct(PyObject* direct, Loaded& loaded, bool with_function, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   DirectCall* self = cast(direct);
-  Ref outputs(PyObject_Vectorcall(self->graph, loaded.values(), loaded.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-  if (!outputs && self->recover != nullptr && PyErr_ExceptionMatches(PyExc_Exception)) { outputs = recovered(self, loaded); }
+  const size_t given = loaded.size() - with_function;
+  Ref outputs(PyObject_Vectorcall(self->graph, loaded.values(), given | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!outputs && self->recover != nullptr && PyErr_ExceptionMatches(PyExc_Exception)) { outputs = recovered(self, loaded, given); }
   if (outputs) { return rebuild(*self->parts, outputs.get(), loaded); }
   if (!PyErr_ExceptionMatches(PyExc_Exception)) { return nullptr; }
+  const Ref function = with_function ? Ref::borrow(loaded.values()[given]) : Ref();
   loaded.clear();
-  return fail(self, args, count, keywords);
+  return fail(self, function.get(), args, count, keywords);
 }
 
 }  // namespace guards

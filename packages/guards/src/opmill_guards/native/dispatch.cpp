@@ -1,5 +1,7 @@
 // CompiledFunction: a function with specialised variants. A call is bound to the function's locals, the guard tree of each entry looks
 // at them, and the first entry that fits is called with the same arguments. Without one, `on_miss` names the callable to use.
+// Functions of one piece of code may share what was made of it: each has a CompiledFunction of its own that looks among the entries of the
+// `shared` one. The guards of these see the function that is called as one more local, the last, and load it as the last value.
 #include "binding.h"
 
 #include <structmember.h>
@@ -16,10 +18,12 @@ struct Entry {
 struct CompiledFunction {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *function, *on_miss, *entries, *dict, *weakrefs;
+  CompiledFunction* shared;  // whose entries these are, null where they are its own
   Signature signature;
   Py_ssize_t recent;  // where the last hit was: looked at first
   char disabled;
   char tail;  // whether its caller makes the calls that a TailCall asks for
+  char given;  // whether entries are given the function that is called
 };
 
 // --- entries
@@ -72,13 +76,41 @@ PyTypeObject make_entry_type() {
 
 CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
 
+// The one that has the entries.
+CompiledFunction* owner(CompiledFunction* self) { return self->shared == nullptr ? self : self->shared; }
+
+Py_ssize_t count_locals(CompiledFunction* self) { return owner(self)->signature.total() + owner(self)->given; }
+
+// Whether a function has code, globals and defaults as many as the one that entries are shared by. (None of the other's own is looked at.)
+bool is_of_code(PyObject* function, PyObject* other) {
+  const auto defaults = [](PyObject* of) {
+    PyObject* found = PyFunction_GET_DEFAULTS(of);
+    return found == nullptr ? -1 : PyTuple_GET_SIZE(found);
+  };
+  const auto named = [](PyObject* of) {
+    PyObject* found = PyFunction_GET_KW_DEFAULTS(of);
+    return found == nullptr ? -1 : PyDict_GET_SIZE(found);
+  };
+  return PyFunction_GET_CODE(function) == PyFunction_GET_CODE(other) && PyFunction_GET_GLOBALS(function) == PyFunction_GET_GLOBALS(other) &&
+         defaults(function) == defaults(other) && named(function) == named(other);
+}
+
+// The locals of a call of the function, itself among them where entries are given it. `function` is held by the caller.
+bool bind_locals(CompiledFunction* self, Locals* locals, PyObject* function, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  const CompiledFunction* own = owner(self);
+  if (own->given && !is_of_code(function, own->function)) { return false; }
+  if (!locals->bind(own->signature, function, args, count, keywords)) { return false; }
+  if (own->given) { locals->append(own->signature.total(), function); }
+  return true;
+}
+
 // --- calling
 
 // The entry whose guards hold, null without an error if none; `recent` goes first. `loaded`: what its target is to be given.
 Ref find_entry(CompiledFunction* self, PyObject* const* locals, Loaded* loaded) {
-  const Ref entries = Ref::borrow(self->entries);  // a check may run Python, and entries may be replaced meanwhile
+  const Ref entries = Ref::borrow(owner(self)->entries);  // a check may run Python, and entries may be replaced meanwhile
   if (!entries) { return Ref(); }
-  const Py_ssize_t count = PyTuple_GET_SIZE(entries.get()), total = self->signature.total();
+  const Py_ssize_t count = PyTuple_GET_SIZE(entries.get()), total = count_locals(self);
   const Py_ssize_t recent = self->recent < count ? self->recent : 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
     const Py_ssize_t position = i == 0 ? recent : i <= recent ? i - 1 : i;
@@ -99,7 +131,7 @@ Ref ask_on_miss(CompiledFunction* self, PyObject* const* args, Py_ssize_t count,
   for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i) {
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) { return Ref(); }
   }
-  const Ref on_miss = Ref::borrow(self->on_miss);
+  const Ref on_miss = Ref::borrow(owner(self)->on_miss);
   if (!on_miss) { return Ref::borrow(self->function); }
   Ref target(PyObject_CallFunctionObjArgs(on_miss.get(), reinterpret_cast<PyObject*>(self), positional.get(), named.get(), nullptr));
   if (!target && PyErr_ExceptionMatches(PyExc_RecursionError)) {  // the stack has no room for a look; the function itself may need less
@@ -134,9 +166,9 @@ bool load_for(CompiledFunction* self, PyObject* entry, PyObject* const* args, Py
   PyObject* tree = reinterpret_cast<Entry*>(entry)->tree;
   if (!tree_loads(tree)) { return true; }
   Locals locals;
-  const bool bound = locals.bind(self->signature, self->function, args, count, keywords);
+  const bool bound = bind_locals(self, &locals, self->function, args, count, keywords);
   if (!bound) { PyErr_Clear(); }
-  return bound && tree_check(tree, locals.values(), self->signature.total(), loaded);
+  return bound && tree_check(tree, locals.values(), count_locals(self), loaded);
 }
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject* keywords) {
@@ -148,7 +180,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
   Loaded loaded;
   {
     Locals locals;
-    if (self->disabled || !locals.bind(self->signature, function.get(), args, count, keywords)) {
+    if (self->disabled || !bind_locals(self, &locals, function.get(), args, count, keywords)) {
       PyErr_Clear();
       return PyObject_Vectorcall(function.get(), args, flagged, keywords);
     }
@@ -167,7 +199,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
       direct = Ref::borrow(reinterpret_cast<Entry*>(entry.get())->direct);
     }
   }
-  PyObject* result = direct              ? call_direct(direct.get(), loaded, args, count, keywords)
+  PyObject* result = direct              ? call_direct(direct.get(), loaded, owner(self)->given != 0, args, count, keywords)
                      : loaded.size() > 0 ? call_loaded(target.get(), loaded, args, flagged, keywords)
                                          : PyObject_Vectorcall(target.get(), args, flagged, keywords);
   return self->tail ? result : finish(result);
@@ -196,6 +228,7 @@ PyObject* insert(PyObject* object, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO|O", &guards, &target, &direct)) { return nullptr; }
   if (direct != Py_None && Py_TYPE(direct) != &DirectCallType) { return PyErr_Format(PyExc_TypeError, "%R is no DirectCall", direct); }
   if (!PyCallable_Check(target)) { return PyErr_Format(PyExc_TypeError, "the target of an entry must be callable, not %R", target); }
+  self = owner(self);
   Ref tree(PyObject_CallMethod(guards, "native", "(O)", self->signature.names));
   if (!tree) { return nullptr; }
   if (!PyObject_TypeCheck(tree.get(), &TreeType)) { return PyErr_Format(PyExc_TypeError, "%R gives no native tree", guards); }
@@ -225,13 +258,13 @@ PyObject* remove(PyObject* object, PyObject* entry) {
     }
     return kept ? PyList_AsTuple(kept.get()) : nullptr;
   };
-  return replace_entries(cast(object), without) ? PyBool_FromLong(found) : nullptr;
+  return replace_entries(owner(cast(object)), without) ? PyBool_FromLong(found) : nullptr;
 }
 
 PyObject* clear(PyObject* object, PyObject*) {
   Ref empty(PyTuple_New(0));
   if (!empty) { return nullptr; }
-  Ref old(std::exchange(cast(object)->entries, empty.release()));
+  Ref old(std::exchange(owner(cast(object))->entries, empty.release()));
   Py_RETURN_NONE;
 }
 
@@ -253,7 +286,7 @@ class Given {
       values_.push_back(value);
     }
     PyObject* names = keywords_ && PyTuple_GET_SIZE(keywords_.get()) > 0 ? keywords_.get() : nullptr;
-    if (keywords_ && locals_.bind(self->signature, self->function, values_.data(), count, names)) { return true; }
+    if (keywords_ && bind_locals(self, &locals_, self->function, values_.data(), count, names)) { return true; }
     if (!PyErr_Occurred()) { PyErr_Format(PyExc_TypeError, "the arguments do not fit %R", self->function); }
     return false;
   }
@@ -271,8 +304,9 @@ PyObject* bind(PyObject* object, PyObject* args) {
   Given given;
   if (!given.bind(self, args)) { return nullptr; }
   Ref result(PyDict_New());
-  for (Py_ssize_t i = 0; result && i < self->signature.total(); ++i) {
-    if (PyDict_SetItem(result.get(), PyTuple_GET_ITEM(self->signature.names, i), given.locals()[i]) < 0) { return nullptr; }
+  PyObject* names = owner(self)->signature.names;
+  for (Py_ssize_t i = 0; result && i < count_locals(self); ++i) {
+    if (PyDict_SetItem(result.get(), PyTuple_GET_ITEM(names, i), given.locals()[i]) < 0) { return nullptr; }
   }
   return result.release();
 }
@@ -290,7 +324,7 @@ PyObject* explain_miss(PyObject* object, PyObject* args) {
   Ref locals(bind(object, args));
   Ref failures(PyList_New(0));
   if (!locals || !failures) { return nullptr; }
-  const Ref entries = Ref::borrow(cast(object)->entries);
+  const Ref entries = Ref::borrow(owner(cast(object))->entries);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
     auto* entry = reinterpret_cast<Entry*>(PyTuple_GET_ITEM(entries.get(), i));
     Ref failure(PyObject_CallMethod(entry->guards, "explain", "(O)", locals.get()));
@@ -318,35 +352,53 @@ PyObject* from_function(PyObject* object, void*) {
 constexpr char doc_name[] = "__doc__", module_name[] = "__module__", qualified_name[] = "__qualname__";
 
 PyObject* get_wrapped(PyObject* object, void*) { return Py_NewRef(cast(object)->function); }
-PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(cast(object)->entries); }
+PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(owner(cast(object))->entries); }
+PyObject* get_on_miss(PyObject* object, void*) { return Py_XNewRef(owner(cast(object))->on_miss); }
 PyObject* repr(PyObject* object) { return PyUnicode_FromFormat("<compiled %R>", cast(object)->function); }
 PyObject* copy(PyObject* object, PyObject*) { return Py_NewRef(object); }
 PyObject* reduce(PyObject* object, PyObject*) { return from_function<qualified_name>(object, nullptr); }
 
 // --- life
 
+// The names of the locals with one more behind them.
+bool append_name(Signature* signature, PyObject* name) {
+  Ref last(PyTuple_Pack(1, name));
+  PyObject* names = last ? PySequence_Concat(signature->names, last.get()) : nullptr;
+  if (names == nullptr) { return false; }
+  Py_SETREF(signature->names, names);
+  return true;
+}
+
 PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
-  static const char* names[] = {"fn", "on_miss", "tail", nullptr};
-  PyObject *function = nullptr, *on_miss = nullptr;
+  static const char* names[] = {"fn", "on_miss", "tail", "given", "shared", nullptr};
+  PyObject *function = nullptr, *on_miss = Py_None, *given = Py_None, *shared = Py_None;
   int tail = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|p", const_cast<char**>(names), &PyFunction_Type, &function, &on_miss, &tail)) {
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!|OpOO", const_cast<char**>(names), &PyFunction_Type, &function, &on_miss, &tail,
+                                   &given, &shared)) {
     return nullptr;
   }
-  if (!PyCallable_Check(on_miss)) { return PyErr_Format(PyExc_TypeError, "on_miss must be callable, not %R", on_miss); }
+  const bool own = shared == Py_None, named = given != Py_None;
+  if (own && !PyCallable_Check(on_miss)) { return PyErr_Format(PyExc_TypeError, "on_miss must be callable, not %R", on_miss); }
+  if (named && !PyUnicode_Check(given)) { return PyErr_Format(PyExc_TypeError, "given is the name of a local, not %R", given); }
+  if (!own && (Py_TYPE(shared) != type || !cast(shared)->given || cast(shared)->shared != nullptr)) {
+    return PyErr_Format(PyExc_TypeError, "the entries of %R cannot be shared", shared);
+  }
   Signature signature;
   Ref entries(PyTuple_New(0));
   if (!entries || !signature.read(PyFunction_GET_CODE(function))) { return nullptr; }
-  auto* self = cast(type->tp_alloc(type, 0));
+  auto* self = named && !append_name(&signature, given) ? nullptr : cast(type->tp_alloc(type, 0));
   if (self == nullptr) {
     Py_DECREF(signature.names);
     return nullptr;
   }
   self->vectorcall = contained<call>;
   self->function = Py_NewRef(function);
-  self->on_miss = Py_NewRef(on_miss);
+  self->on_miss = own ? Py_NewRef(on_miss) : nullptr;
   self->entries = entries.release();
+  self->shared = own ? nullptr : cast(Py_NewRef(shared));
   self->signature = signature;
   self->tail = static_cast<char>(tail);
+  self->given = static_cast<char>(named);
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -355,6 +407,7 @@ int function_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->on_miss);
   Py_VISIT(self->entries);
+  Py_VISIT(self->shared);
   Py_VISIT(self->dict);
   return 0;
 }
@@ -375,6 +428,7 @@ void function_dealloc(PyObject* object) {
   Py_XDECREF(self->function);
   Py_XDECREF(self->on_miss);
   Py_XDECREF(self->entries);
+  Py_XDECREF(self->shared);
   Py_XDECREF(self->dict);
   Py_XDECREF(self->signature.names);
   Py_TYPE(object)->tp_free(object);
@@ -396,13 +450,13 @@ PyMethodDef function_methods[] = {
 };
 
 PyMemberDef function_members[] = {
-    {"on_miss", T_OBJECT, offsetof(CompiledFunction, on_miss), READONLY, "called with (compiled, args, kwargs) when no entry fits"},
     {"disabled", T_BOOL, offsetof(CompiledFunction, disabled), 0, "while true, calls go straight to the function"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyGetSetDef function_getset[] = {
     {"entries", contained<get_entries>, nullptr, "the entries, oldest first", nullptr},
+    {"on_miss", contained<get_on_miss>, nullptr, "called with (compiled, args, kwargs) when no entry fits", nullptr},
     {"__wrapped__", contained<get_wrapped>, nullptr, "the function", nullptr},
     {"__doc__", from_function<doc_name>, nullptr, nullptr, nullptr},
     {"__module__", from_function<module_name>, nullptr, nullptr, nullptr},

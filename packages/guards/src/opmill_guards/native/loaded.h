@@ -37,12 +37,13 @@ class Loaded {
   void set(size_t position, PyObject* owned) { values()[position] = owned; }
   PyObject** values() { return all_ + 1; }
   size_t size() const { return size_; }
-  // A new tuple of the values; null with an error set.
-  PyObject* tuple() {
-    PyObject* result = PyTuple_New(size_);
-    for (size_t i = 0; result != nullptr && i < size_; ++i) { PyTuple_SET_ITEM(result, i, Py_NewRef(values()[i])); }
+  // A new tuple of the first values; null with an error set.
+  PyObject* tuple(size_t count) {
+    PyObject* result = PyTuple_New(count);
+    for (size_t i = 0; result != nullptr && i < count; ++i) { PyTuple_SET_ITEM(result, i, Py_NewRef(values()[i])); }
     return result;
   }
+  PyObject* tuple() { return tuple(size_); }
 
  private:
   static constexpr size_t few = 15;
