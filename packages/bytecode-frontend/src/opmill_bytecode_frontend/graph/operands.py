@@ -21,12 +21,14 @@ def graph_constant(value: object) -> object:
 
 
 ARITHMETIC = ("add", "sub", "mul", "truediv")
+WHOLE = ("remainder", "fmod", "floor_divide")
 COMPARED = tuple(name.strip("_") for name in COMPARISONS)
 IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
 WITH_SCALARS = IN_PLACE | {
     *(getattr(operator, name) for name in ARITHMETIC + COMPARED),
     *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
     *("add", "sub", "mul", "div", *COMPARED),
+    *(operator.mod, operator.floordiv, *WHOLE, *(getattr(torch, name) for name in WHOLE)),
 }
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
 FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}

@@ -43,6 +43,7 @@ from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
+from .open_floats import opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
@@ -470,6 +471,8 @@ class Recorder:
         if vm.behind is not None:
             vm.behind.operates(vm, [*args, *kwargs.values()])
         args = [value.as_operand(vm) if isinstance(value, Value) else value for value in args]
+        if (found := opened(self, target, args, kwargs)) is not None:
+            return found
         if not kwargs:
             args = self.with_scalars(target, args)
         try:

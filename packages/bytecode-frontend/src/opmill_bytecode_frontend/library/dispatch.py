@@ -22,6 +22,7 @@ from opmill_guards.source import Attr, Pinned, Referent
 
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
+from ..graph.open_floats import RULES, changes
 from ..graph.thread_state import switched, switches
 from ..graph.versions import versions
 from ..interpretation.owners import exempt, known_as, under_own_name
@@ -34,7 +35,7 @@ from ..values.exceptions import ExceptionObject
 from ..values.functions import MethodValue
 from ..values.mapping import DictValue, DictView, SetValue, mapping_of, reads_as_dict
 from ..values.objects import OF_OWN_CLASS, ObjectValue
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.sequence import ListValue, SequenceValue, SliceValue
 from ..values.tensor import TensorValue
 from ..values.warned import called_at_capture, hearing
 from .numpy.asking import has_array
@@ -296,7 +297,10 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
             if "split_size_or_sections" in kwargs:
                 kwargs = {"split_size" if k == "split_size_or_sections" else k: v for k, v in kwargs.items()}
             return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
-        if vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
+        given = [*args, *kwargs.values()]
+        if any(map(changes, given)) and fn not in RULES:
+            return None  # what it calls may leave the number open
+        if all(map(vm.recorder.is_operand, given)):
             for state, names in STATES_READ.get(f"{module}.{name}", ()):
                 for each in names:
                     vm.guard(Equals(Attr(Pinned(state, state.__name__), each), getattr(state, each)))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...graph.open_floats import changes
 from ...graph.operands import is_plain_on_cpu
 from ...values.base import Value
 from ...values.constant import ConstantValue
-from ...values.data_dependent import LateFloat
-from ...values.floating import FloatNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..dispatch import torch_call
@@ -28,11 +27,6 @@ EACH: dict[Callable[..., object], str] = {
     getattr(torch, f"_foreach_{name}{suffix}"): name + suffix for name in ("add", "sub", "mul", "div", "lerp") for suffix in ("", "_")
 }
 """Function of lists -> the method that computes the same of each tensor, which is what the function calls on processors."""
-
-
-def changes(value: Value | None) -> bool:
-    """Whether a value is a float that is not assumed."""
-    return type(value) in (FloatNumber, LateFloat)
 
 
 def with_factor(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:

@@ -1,0 +1,122 @@
+"""Operators of a tensor and floats that are others at each call: two captures serve all values, and give what torch gives for Python's."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from opmill_bytecode_frontend.entry.capture import capture
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.cat([torch.randn(5, 8, generator=GENERATOR) * 2, torch.tensor([[0.0, -0.0, math.nan, math.inf, -math.inf, 0.37, -0.37, 2.0]])])
+MATRIX = torch.randn(8, 6, generator=GENERATOR)
+VALUES = (0.4, 0.37, 1.7, 2.75, 0.11, 3.3)
+
+
+def part(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :6].contiguous()
+
+
+EXACT: dict[str, Callable[..., Any]] = {
+    "clamp": lambda x, v: (x.clamp(-v, v), torch.clamp(x, v), x.clip(max=v), torch.clip(x, min=-v, max=2), torch.clamp(input=x, max=v)),
+    "clamp_min": lambda x, v: (x.clamp_min(v), torch.clamp_max(x, v), torch.clamp_min(x, -v), x.clamp_max(v)),
+    "crossed bounds": lambda x, v: x.clamp(v, -v),
+    "leaky_relu": lambda x, v: (F.leaky_relu(x, v), F.leaky_relu(x, negative_slope=v), F.leaky_relu(x, -v)),
+    "threshold": lambda x, v: (F.threshold(x, v, 0.25), F.threshold(x, 0.25, v), F.threshold(x, v, v), torch.threshold(x, -v, v)),
+    "remainders": lambda x, v: (x % v, torch.fmod(x, v), x.remainder(-v), x // v, torch.floor_divide(x, v), v % x, v // x),
+    "normalize": lambda x, v: F.normalize(x, eps=v),
+    "temperatures": lambda x, v: (F.softmax(x / v, -1), F.softmin(x * v, -1)),
+}
+ROUNDED: dict[str, Callable[..., Any]] = {
+    "powers of it": lambda x, v: (v**x, torch.pow(v, x)),
+    "powers": lambda x, v: (x**v, torch.pow(x, v), x.pow(-v), x.abs() ** v),
+    "addmm": lambda x, v: (torch.addmm(part(x), x, MATRIX.to(x.dtype), alpha=v), part(x).addmm(x, MATRIX.to(x.dtype), beta=v)),
+    "addmm of a part": lambda x, v: torch.addmm(x[:, :6], x, MATRIX.to(x.dtype), alpha=v),
+    "bias": lambda x, v: torch.addmm(x[0, :6], x, MATRIX.to(x.dtype), beta=v, alpha=v),
+    "baddbmm": lambda x, v: torch.baddbmm(part(x)[None], x[None], MATRIX.to(x.dtype)[None], beta=2, alpha=v),
+    "addmv": lambda x, v: torch.addmv(x[:, 0], x, MATRIX[:, 0].to(x.dtype), alpha=v),
+}
+ALL = EXACT | ROUNDED
+ASSUMED = {"addmm of a part"}  # its result would not lie as torch's does
+KINDS: dict[str, Callable[[], torch.Tensor]] = {
+    "float32": lambda: X.clone(),
+    "float64": lambda: X.double(),
+    "turned": lambda: X.t().contiguous().t(),
+    "gradients": lambda: X.nan_to_num(0.5, 3.0, -3.0).requires_grad_(),
+    "bfloat16": lambda: X.bfloat16(),
+    "integers": lambda: X.nan_to_num(0.5, 3.0, -3.0).long(),
+    "complex": lambda: X.nan_to_num(0.5, 3.0, -3.0) * (1 + 2j),
+    "a number": lambda: torch.tensor(1.3),
+}
+
+
+def outcome(fn: Callable[..., Any], x: torch.Tensor, v: float) -> Any:
+    """What it gives, and gradients; or what it raises."""
+    x = x.detach().clone().requires_grad_(x.requires_grad)
+    try:
+        given = fn(x, v)
+        made = given if isinstance(given, tuple) else (given,)
+        if x.requires_grad:
+            sum(each.sum() for each in made).backward()
+            return [*(each.detach() for each in made), x.grad]
+        return list(made)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def agree(ours: Any, theirs: Any, exact: bool) -> None:
+    if isinstance(theirs, tuple):
+        assert ours == theirs
+        return
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+        if exact:
+            torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+        else:
+            torch.testing.assert_close(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ALL)
+def test_all_values_give_what_torch_gives(name: str, kind: str) -> None:
+    fn, x = ALL[name], KINDS[kind]()
+    compiled = capture(fn, "eager")  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for value in (*VALUES, math.nan, math.inf, 0.0, 2.0, 0.5, -1.0):
+            agree(outcome(compiled, x, value), outcome(fn, x, value), name in EXACT and kind != "gradients")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "gradients"])
+@pytest.mark.parametrize("name", sorted(ALL.keys() - ASSUMED))
+def test_two_captures_serve_them(name: str, kind: str) -> None:
+    translations: list[Any] = []
+    compiled = capture(ALL[name], "eager", fullgraph=True, on_translation=translations.append)  # type: ignore[arg-type]
+    for value in VALUES:
+        compiled(KINDS[kind](), value)
+    assert len(translations) == 2
+
+
+@pytest.mark.parametrize("name", ["clamp", "clamp_min"])
+def test_a_bound_that_data_tell_stays_open(name: str) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        return ALL[name](x, x.abs().max().item())
+
+    compiled = capture(fn, "eager")
+    for scale in (1.0, 2.0, 3.0):
+        x = X[:5] * scale
+        agree(outcome(lambda x, v: compiled(x), x, 0.0), outcome(lambda x, v: fn(x), x, 0.0), True)
+
+
+def test_what_is_written_in_place_is_as_it_was() -> None:
+    def fn(x: torch.Tensor, v: float) -> Any:
+        y = x.clone()
+        return y.clamp_(-v, v), F.leaky_relu(y, v, inplace=True), y, F.threshold(y, 0.0, v, inplace=True)
+
+    compiled = capture(fn, "eager")
+    for value in VALUES:
+        agree(outcome(compiled, X, value), outcome(fn, X, value), True)
