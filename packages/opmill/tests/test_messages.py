@@ -32,6 +32,7 @@ def said(caplog, monkeypatch):  # type: ignore[no-untyped-def]
 
     def run(mistake: Mistake):  # type: ignore[no-untyped-def]
         opmill.errors.warn_once.cache_clear()
+        opmill.reset()  # what is said of a piece of code is said once
         for topic in ("opmill.breaks", "opmill.recompiles"):
             caplog.set_level(logging.DEBUG, topic)
         torch.manual_seed(0)

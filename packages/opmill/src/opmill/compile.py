@@ -33,6 +33,10 @@ _F = TypeVar("_F")
 _live: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
 
 
+# What several functions share (not called itself) -> the record of them all.
+_shared: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
+
+
 # Compiled steps of optimizers, which no capture made.
 _steps: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -162,7 +166,7 @@ def _capture(function: Any, settings: Settings, name: str = "", code: types.Code
         watched_by=functools.partial(_watched, settings.options.progress, record),
         **kind,
     )
-    _live[compiled] = record
+    (_shared if kind.get("shared") else _live)[compiled] = record
     return compiled
 
 
@@ -227,7 +231,7 @@ def _share_code(function: Any, settings: Settings, kind: Any = None) -> Any:
     if settings.apart is None:
         keep_with(function.__code__, captured)
     compiled = sharing(function, captured)
-    _live[compiled] = _live[captured]
+    _live[compiled] = _shared[captured]
     return compiled
 
 
