@@ -211,7 +211,8 @@ def _wrap_function(function: Any, settings: Settings) -> Any:
     step = _optimizer_step(function, settings)
     if step is not None:
         return step
-    return _share_code(function, settings) if _is_made_by_calls(function) else _capture(function, settings)
+    shares = _is_made_by_calls(function) and not settings.options.override  # a folder whose files may have been edited since
+    return _share_code(function, settings) if shares else _capture(function, settings)
 
 
 def _is_made_by_calls(function: Any) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+import types
 from typing import TypeGuard
 
 import torch
 
 from opmill_fake_tensors.wrappers import is_over_mesh, takes_operators
 
-from ..values.base import COMPARISONS
+from ..values.base import COMPARISONS, Value
 from ..values.tensor import TensorValue
 
 
@@ -38,7 +39,27 @@ LERPING = frozenset(["lerp", "lerp_", torch.lerp])
 
 
 class NotGraphable(Exception):
-    """A value cannot be an argument of a graph node."""
+    """A value cannot be an argument of a graph node. ``hint``: what is to be done about it; without one, what is for all of them."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+TURNED = "torch takes lists and tuples there: hand over list(...) of it"
+GIVEN_INSTEAD: dict[type, str] = {
+    **dict.fromkeys((set, frozenset, types.GeneratorType, type({}.keys()), type({}.values()), type({}.items()), map, zip, filter), TURNED),
+    types.FunctionType: "write what it does with operators on whole tensors, or call the operator outside of the compiled function",
+}
+"""By the class of an argument, what is to be done about it."""
+
+
+def not_graphable(value: Value) -> NotGraphable:
+    """The exception for an argument that no graph holds."""
+    kind = value.python_type()
+    if kind.__module__ == "numpy":
+        return NotGraphable(value.describe(), "hand over Python's own number: bool(...), float(...) or int(...) of it")
+    return NotGraphable(value.describe(), GIVEN_INSTEAD.get(kind, "hand over what the operator needs of it: a tensor, a number"))
 
 
 def is_plain_on_cpu(value: TensorValue) -> bool:

@@ -44,7 +44,7 @@ from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .open_floats import opened
-from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu
+from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
@@ -291,7 +291,7 @@ class Recorder:
         if kind is ConstantValue:
             if isinstance(value.value, PLAIN) or callable(value.value):
                 return graph_constant(value.value)
-            raise NotGraphable(value.describe())
+            raise not_graphable(value)
         if kind is SettledValue:
             return value.value if fakes else self.hold(type(value.value).__name__.lower(), value.value)
         if kind is SymbolicNumber:
@@ -314,12 +314,12 @@ class Recorder:
         try:
             plain = value.constant()
         except NotConstant:
-            raise NotGraphable(value.describe()) from None
+            raise not_graphable(value) from None
         if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
             return DTYPE_OF_TYPE[plain]
         if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
             if plain.dtype.kind == "b":  # for which torch has errors of its own
-                raise NotGraphable(value.describe())
+                raise not_graphable(value)
             return plain.item()
         if (
             isinstance(plain, PLAIN)
@@ -327,7 +327,7 @@ class Recorder:
             or isinstance(plain, torch._C._SDPBackend)
         ):
             return plain
-        raise NotGraphable(value.describe())
+        raise not_graphable(value)
 
     def _number_node(self, value: SymbolicNumber) -> object:
         node = self.numbers.node(value.number, self.outside_node_of)
@@ -479,9 +479,8 @@ class Recorder:
             fake_args = [self.lower(a, True) for a in args]
             fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
         except NotGraphable as exc:
-            vm.unsupported(
-                "FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
-            )
+            why = "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
+            vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", why, exc.hint)
         counted = [(a, versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)

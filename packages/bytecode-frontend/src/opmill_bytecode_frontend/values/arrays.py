@@ -61,6 +61,10 @@ def could_be(node: SizeNode) -> int:
     return int(node.expr.evaluate(sizes.with_derived(values)))
 
 
+OF_ITSELF = "it is about the memory of the array itself, of which a graph knows nothing"
+ASKED_OUTSIDE = "ask the array outside of the compiled function, and hand over what it says"
+
+
 class ArrayValue(Value):
     """``inner``: the tensor with its memory; ``like``: a real array, or number, of its layout at this call; ``stands_for``: where NumPy's
     own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only
@@ -174,7 +178,7 @@ class ArrayValue(Value):
             vm.no_attribute(self, name, f"'{type(self.like).__module__}.{type(self.like).__name__}' object has no attribute {name!r}")
         if callable(getattr(type(self.like), name, None)):
             return super().getattr(vm, name)
-        vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "there is no program of torch for it")
+        vm.unsupported("FE085", f"attribute {name} of {self.describe()}", OF_ITSELF, ASKED_OUTSIDE)
 
     def fact(self, vm: Machine, name: str) -> Value:
         fake, like = self.inner.fake, self.like
@@ -193,7 +197,8 @@ class ArrayValue(Value):
             if isinstance(other, ArrayValue) and memory(other.inner.fake) == memory(self.inner.fake):
                 self.inner, self.like, self.taken, self.once = other.inner, other.like, None, False
                 return
-        vm.unsupported("FE085", f"assignment to attribute {name} of {self.describe()}", "there is no program of torch for it")
+        hint = "make another array (reshape, astype, view, .real), or assign outside of the compiled function"
+        vm.unsupported("FE085", f"assignment to attribute {name} of {self.describe()}", "a graph has no such operation", hint)
 
     def iterate(self, vm: Machine) -> Value:
         if self.is_number or not self.like.ndim:
@@ -218,7 +223,8 @@ class Flat(Value):
 
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
         if not self.array.like.flags.c_contiguous or is_symbolic(self.array.inner.fake):
-            vm.unsupported("FE085", "an assignment to NumPy's flat", "the items do not lie in a row")
+            hint = "assign to items of the array itself, or to those of a contiguous copy of it (numpy.ascontiguousarray)"
+            vm.unsupported("FE085", "an assignment to NumPy's flat", "the items do not lie in a row", hint)
         return call(vm, "reshape", [self.array, ConstantValue(-1)]).method(vm, "__setitem__", [key, value], {})
 
     def m___len__(self, vm: Machine) -> Value:
@@ -244,7 +250,7 @@ class Flags(Value):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name not in CONTIGUITY:
-            vm.unsupported("FE085", f"{name} among the flags of a NumPy array", "it is about the memory of the array itself")
+            vm.unsupported("FE085", f"{name} among the flags of a NumPy array", OF_ITSELF, ASKED_OUTSIDE)
         return ConstantValue(getattr(self.flags, name))
 
 

@@ -353,7 +353,8 @@ class BuiltinValue(KnownObject):
         kind: str = self.obj.dtype.kind if type(self.obj).__module__ == "numpy" and hasattr(type(self.obj), "dtype") else ""
         if kind == "c":
             name = type(self.obj).__name__
-            vm.unsupported("FE034", f"an operator of a tensor and a {name} of NumPy's", "torch leaves its imaginary part out, and warns")
+            why, hint = "torch leaves its imaginary part out, and warns", "use Python's number, complex(...) of it"
+            vm.unsupported("FE034", f"an operator of a tensor and a {name} of NumPy's", why, hint)
         return vm.fresh(float(self.obj)) if kind == "b" else self
 
     def __repr__(self) -> str:

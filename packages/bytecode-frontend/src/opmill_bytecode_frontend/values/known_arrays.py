@@ -43,7 +43,7 @@ class KnownArray(Value):
         try:
             given, named = [plain(vm, a) for a in args], {k: plain(vm, v) for k, v in kwargs.items()}
         except NotConstant:
-            vm.unsupported("FE085", f"{name} of {self.describe()}", "it is given what only data tell")
+            vm.unsupported("FE085", f"{name} of {self.describe()}", "it is given what only data tell", "use torch's function on tensors")
         try:
             found = getattr(type(self.held), name)(self.held, *given, **named)
         except Exception as error:
@@ -54,7 +54,8 @@ class KnownArray(Value):
         if callable(getattr(type(self.held), name, None)):
             return super().getattr(vm, name)
         if name not in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "T"):
-            vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "there is no program of torch for it")
+            hint = "ask the array outside of the compiled function, and hand over what it says"
+            vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "it is about the array itself", hint)
         return vm.fresh(getattr(self.held, name))
 
 

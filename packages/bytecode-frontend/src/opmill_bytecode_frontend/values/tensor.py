@@ -413,7 +413,8 @@ def refuse_number(vm: Machine, name: str, args: list[Value], kwargs: dict[str, V
     given = args[place] if len(args) > place else kwargs.get(keyword)
     kind = object if given is None else given.python_type()
     if kind.__module__ == "numpy" and kind.__name__ in kinds.split():
-        vm.unsupported("FE034", f"a {kind.__name__} given to method {name} of a tensor", "torch refuses it")
+        what = f"a {kind.__name__} given to method {name} of a tensor"
+        vm.unsupported("FE034", what, "torch refuses it", "give Python's own number, int(...) or float(...) of it, or a tensor")
 
 
 def listed(items: object) -> Value:
