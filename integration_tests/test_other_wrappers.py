@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -189,3 +189,62 @@ def test_data_parallel_without_devices_is_its_module() -> None:
     torch.testing.assert_close(compiled(x), model(x))
     record = record_of(compiled)
     assert record is not None and not record[1].breaks
+
+
+class Counted(torch.Tensor):
+    """A number and a layout beside a tensor."""
+
+    @staticmethod
+    def __new__(cls: type, data: torch.Tensor, count: Any, layout: Any = None) -> Any:
+        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, data.shape, strides=data.stride(), dtype=data.dtype, device=data.device
+        )
+
+    def __init__(self, data: torch.Tensor, count: Any, layout: Any = None) -> None:
+        self.inside, self.count, self.laid = data, count, layout
+
+    def __tensor_flatten__(self) -> Any:
+        return ["inside"], (self.count, self.laid)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Counted(inner["inside"], *context)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        first = next(a for a in args if isinstance(a, Counted))
+        result = func(*(a.inside if isinstance(a, Counted) else a for a in args), **(kwargs or {}))
+        return Counted(result, first.count, first.laid)
+
+
+class Layout(NamedTuple):
+    groups: int
+    length: int = 0
+
+
+COUNTED: dict[str, Callable[[torch.Tensor, int], Any]] = {
+    "a number given": lambda x, k: Counted(x, k) * 2,
+    "a length": lambda x, k: Counted(x, x.shape[0]) + 1,
+    "reckoned": lambda x, k: Counted(x, k * 3 + x.shape[0]),
+    "a named tuple": lambda x, k: Counted(x, 1, Layout(k, x.shape[0])) * 2,
+    "in others": lambda x, k: Counted(x, 1, (Layout(k), "rows")),
+    "nested": lambda x, k: Counted(Counted(x, k), x.shape[0]) * 2,
+    "beside a tensor": lambda x, k: (Counted(x, k) * 2, x * k),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_numbers_of_a_wrapper_are_those_of_the_call(name: str) -> None:
+    """A number that is symbolic in the graph must not be so in the tensor that the call gives."""
+    function = COUNTED[name]
+    compiled = opmill.compile(function)
+    for k in (3, 4, 6, 5):
+        x = torch.randn(k + 2)
+        got, expected = (r if isinstance(r, tuple) else (r,) for r in (compiled(x, k), function(x, k)))
+        for one, other in zip(got, expected, strict=True):
+            while isinstance(other, Counted):
+                assert (one.count, one.laid) == (other.count, other.laid)
+                assert type(one.count) is int and type(one.laid) is type(other.laid)
+                one, other = one.inside, other.inside
+            torch.testing.assert_close(one, other)
+    assert len(record_of(compiled)[1].graphs) <= 3

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import NoFakeKernel
-from opmill_fake_tensors.symbols import Sizes
-from opmill_fake_tensors.wrappers import NotTakenApart, put_together, take_apart
+from opmill_fake_tensors.symbols import Sizes, sym_int
+from opmill_fake_tensors.wrappers import NotTakenApart, numbers_of, put_together, take_apart, with_numbers
 
 
 class Pair(torch.Tensor):
@@ -83,6 +83,13 @@ def test_what_cannot_be_taken_apart_says_what_to_define() -> None:
 
 class Other(Pair):
     """Is put together as what it is derived from."""
+
+
+def test_what_is_being_made_is_not_taken_apart() -> None:
+    half = Pair.__new__(Pair, torch.ones(2), torch.zeros(2))
+    half.tag = 0
+    with pytest.raises(NotTakenApart, match="__tensor_flatten__ of Pair fails: AttributeError"):
+        take_apart(half)
 
 
 def test_what_is_put_together_is_of_the_class() -> None:
@@ -199,3 +206,38 @@ def test_what_a_constructor_refuses_is_a_refusal(error: type[Exception], monkeyp
     monkeypatch.setattr(Pair, "__tensor_unflatten__", staticmethod(checks))
     with pytest.raises(NotTakenApart, match=f"__tensor_unflatten__ of Pair fails: {error.__name__}: .?parts of two kinds"):
         put_together(form, iter(leaves))
+
+
+class Blocks(NamedTuple):
+    name: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    block: Any
+    kind: str = "rows"
+
+
+CONTEXTS = {
+    "a number": lambda n: n,
+    "a tuple": lambda n: (n, "x", 2),
+    "a list": lambda n: [1, n, n],
+    "a dict": lambda n: {"count": n, "other": None},
+    "a named tuple": lambda n: Blocks("x", n),
+    "a data class": lambda n: Layout((n, 2)),
+    "a shape": lambda n: torch.Size([n, 3]),
+    "what is nested": lambda n: {"a": [Layout(Blocks("x", n)), (n, 1)]},
+}
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_symbolic_numbers_of_a_context_are_those_of_the_form(name: str) -> None:
+    sizes = Sizes()
+    n, make = sym_int(sizes, sizes.new(5)), CONTEXTS[name]
+    form, _ = take_apart(Pair(torch.ones(2), torch.zeros(2), make(n)))
+    assert form is not None
+    filled = with_numbers(form, iter([7 if isinstance(k, torch.SymInt) else k for k in numbers_of(form)]))
+    assert filled.context == make(7) and type(filled.context) is type(make(7))
+    known, _ = take_apart(Pair(torch.ones(2), torch.zeros(2), make(4)))
+    assert known is not None and with_numbers(known, iter(numbers_of(known))).context is known.context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -177,12 +177,12 @@ def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
         raise NotTakenApart(f"{cls.__qualname__} defines __torch_dispatch__, but not __tensor_flatten__ and __tensor_unflatten__")
     try:
         names, context = flattened(tensor)
+        parts = [getattr(tensor, name) for name in names]  # none of them is there while __init__ runs
     except Exception as error:
         raise NotTakenApart(f"__tensor_flatten__ of {cls.__qualname__} fails: {type(error).__name__}: {error}") from None
     forms: list[Form | Thing | None] = []
     leaves: list[torch.Tensor] = []
-    for name in names:
-        part = getattr(tensor, name)
+    for part in parts:
         form, inside = take_apart(part) if isinstance(part, torch.Tensor) else (Thing(part), [])
         forms.append(form)
         leaves += inside
@@ -252,16 +252,50 @@ def inner_sizes(tensor: torch.Tensor, part: torch.Tensor, symbolic: Mapping[int,
 
 
 def numbers_of(form: Form) -> list[Any]:
-    """The sizes and strides of a form and of those inside, in order."""
+    """The sizes and strides of a form, the symbolic numbers in its context, and those of the forms inside, in order."""
     inside = [n for part in form.parts if type(part) is Form for n in numbers_of(part)]
-    return [*form.sizes, *form.strides, *inside]
+    return [*form.sizes, *form.strides, *_symbolic(form.context), *inside]
 
 
 def with_numbers(form: Form, numbers: Iterator[Any]) -> Form:
-    """The form with the next of these sizes and strides, in the order of :func:`numbers_of`."""
+    """The form with the next of these numbers, in the order of :func:`numbers_of`."""
     sizes = torch.Size([next(numbers) for _ in form.sizes])
     strides = tuple([next(numbers) for _ in form.strides])
-    return replace(form, sizes=sizes, strides=strides, parts=tuple(with_numbers(p, numbers) if type(p) is Form else p for p in form.parts))
+    context = _numbered(form.context, numbers) if _symbolic(form.context) else form.context
+    parts = tuple(with_numbers(p, numbers) if type(p) is Form else p for p in form.parts)
+    return replace(form, context=context, sizes=sizes, strides=strides, parts=parts)
+
+
+def _items(context: Any) -> dict[Any, Any]:
+    """What a context is made of, by key; nothing of a layout over a mesh, which is told the sizes apart from it."""
+    cls = type(context)
+    if cls in (tuple, list, torch.Size) or hasattr(cls, "_make"):
+        return dict(enumerate(context))
+    if cls is dict:
+        return dict(context)
+    if is_dataclass(cls) and cls.__module__ != _LAYOUTS:
+        return {field.name: getattr(context, field.name) for field in fields(context) if field.init}
+    return {}
+
+
+def _symbolic(context: Any) -> list[torch.SymInt]:
+    if isinstance(context, torch.SymInt):
+        return [context]
+    return [number for item in _items(context).values() for number in _symbolic(item)]
+
+
+def _numbered(context: Any, numbers: Iterator[Any]) -> Any:
+    """The context with the next of these numbers in the places of its symbolic ones."""
+    if isinstance(context, torch.SymInt):
+        return next(numbers)
+    if not _symbolic(context):
+        return context
+    found, cls = {key: _numbered(item, numbers) for key, item in _items(context).items()}, type(context)
+    if cls is dict:
+        return found
+    if is_dataclass(cls):
+        return replace(context, **found)
+    return cls._make(found.values()) if hasattr(cls, "_make") else cls(found.values())
 
 
 __all__ = [

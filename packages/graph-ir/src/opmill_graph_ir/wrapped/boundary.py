@@ -129,7 +129,7 @@ class WrappedGraph:
             else:
                 form = _measured(out, outputs)
                 if out.tangent is not None and any(leaf.requires_grad for leaf in leaves):
-                    waiting.append((len(result), form, out.tangent, leaves))
+                    waiting.append((len(result), form, form if out.tangent is out.form else out.tangent, leaves))
                     result.append(None)
                 else:
                     result.append(assembled(form, leaves))
