@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+import enum
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -118,6 +119,41 @@ def test_as_eager(name: str) -> None:
     f = compiled(function)
     for tag in (0, 2):
         same(f(pair(3, 3, tag=tag), x), function(pair(3, 3, tag=tag), x))
+
+
+class Role(enum.Enum):
+    WEIGHT = 1
+    INPUT = 2
+
+
+class Config(NamedTuple):
+    role: Role = Role.INPUT
+    count: int = 3
+
+
+GIVEN = {
+    "a member": lambda x: Pair(x, x + 1, Role.WEIGHT) * 2,
+    "by name": lambda x: Pair(x, x + 1, tag=Role.WEIGHT) * 2,
+    "a named tuple": lambda x: Pair(x, x + 1, Config(count=4)) * 2,
+    "in others": lambda x: Pair(x, x + 1, (Config(), (Role.INPUT, 2))) * 2,
+    "what it is then": lambda x: x * (Pair(x, x + 1, Config(count=4)) * 2).tag.count,
+    "which it is then": lambda x: (Pair(x, x, Role.WEIGHT) * 2).tag is Role.WEIGHT and x + 1,
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_constructor_is_given_members_and_named_tuples(name: str) -> None:
+    function, x = GIVEN[name], torch.arange(4.0)
+    got, expected = compiled(function)(x), function(x)
+    same(got, expected)
+    if isinstance(got, Pair):
+        assert type(got.tag) is type(expected.tag)
+
+
+def test_operators_take_tuples_and_no_members() -> None:
+    same(compiled(lambda x: x.sum(Config(0, 1)) + torch.zeros(Config(2, 3)).sum())(torch.ones(2, 3)), torch.tensor(6.0))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        capture(lambda x: x + Role.INPUT, backend="eager")(torch.ones(2))
 
 
 def test_one_capture_serves_what_looks_alike() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import re
 import weakref
@@ -282,14 +283,15 @@ class Recorder:
             return False
         return True
 
-    def lower(self, value: Any, fakes: bool) -> Any:
-        """The argument for the graph (nodes) or for the run on fakes."""
+    def lower(self, value: Any, fakes: bool, kept: bool = False) -> Any:
+        """The argument for the graph (nodes) or for the run on fakes; ``kept``: for a function in Python, which asks for the classes of
+        named tuples and for members of enumerations. Operators take tuples, and no members."""
         kind = type(value)
         if kind is TensorValue:
             value = value.current(self.vm)
             return value.fake if fakes else self.node_of(value)
         if kind is ConstantValue:
-            if isinstance(value.value, PLAIN) or callable(value.value):
+            if isinstance(value.value, PLAIN) or callable(value.value) or (kept and isinstance(value.value, enum.Enum)):
                 return graph_constant(value.value)
             raise not_graphable(value)
         if kind is SettledValue:
@@ -299,18 +301,20 @@ class Recorder:
         if kind is RaggedSize:
             return value.number if fakes else self._ragged_node(value.number)
         if kind is Lazy:
-            return self.lower(self.vm.wrap(value.obj, value.source), fakes)
+            return self.lower(self.vm.wrap(value.obj, value.source), fakes, kept)
         if isinstance(value, SequenceValue):
-            items = [self.lower(v, fakes) for v in value.values(self.vm)]
+            items = [self.lower(v, fakes, kept) for v in value.values(self.vm)]
             if value.cls in (list, tuple):
                 return value.cls(items)
+            if kept and hasattr(value.cls, "_make"):
+                return value.cls._make(items)
             return torch.Size(items) if value.cls is torch.Size and fakes else tuple(items)
         if kind is DictValue:
-            return {k.constant(): self.lower(v, fakes) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
+            return {k.constant(): self.lower(v, fakes, kept) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
         if kind is SliceValue:
             return slice(*[self.lower(v, fakes) for v in value.parts])
         if type(part := content(value)) is ConstantValue:  # what an object of a class derived from a number is
-            return self.lower(part, fakes)
+            return self.lower(part, fakes, kept)
         try:
             plain = value.constant()
         except NotConstant:
@@ -325,6 +329,7 @@ class Recorder:
             isinstance(plain, PLAIN)
             or (callable(plain) and not isinstance(plain, torch.nn.Module))
             or isinstance(plain, torch._C._SDPBackend)
+            or (kept and isinstance(plain, enum.Enum))
         ):
             return plain
         raise not_graphable(value)
@@ -475,9 +480,10 @@ class Recorder:
             return found
         if not kwargs:
             args = self.with_scalars(target, args)
+        kept = isinstance(target, type) and takes_operators(target)
         try:
-            fake_args = [self.lower(a, True) for a in args]
-            fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
+            fake_args = [self.lower(a, True, kept) for a in args]
+            fake_kwargs = {k: self.lower(v, True, kept) for k, v in kwargs.items()}
         except NotGraphable as exc:
             why = "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
             vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", why, exc.hint)
@@ -495,8 +501,8 @@ class Recorder:
                     "FE035", f"{name_of(target)} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture"
                 )
             return vm.fresh(result)
-        node_args = tuple(self.lower(a, False) for a in args)
-        node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
+        node_args = tuple(self.lower(a, False, kept) for a in args)
+        node_kwargs = {k: self.lower(v, False, kept) for k, v in kwargs.items()}
         node = self.graph.create_node(op, target)
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame), "place": vm.place(), "caught": is_caught(vm.frame)}
