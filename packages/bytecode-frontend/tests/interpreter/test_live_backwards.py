@@ -7,6 +7,11 @@ from opmill_bytecode_frontend import capture
 
 SCALE = 2.0
 UNCHANGED = 3.0
+TYPES = {torch.float32, torch.bfloat16}
+FACTORS = {torch.float32: 2.0, "ours": [3.0]}
+NAMES = ["a", "b"]
+KNOWN = {torch.float32: 2.0, torch.float64: 3.0}
+CALLED = ["a"]
 
 
 class OfGlobal(torch.autograd.Function):
@@ -40,6 +45,46 @@ class Unsaved(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         return g * ctx.w + ctx.result, None
+
+
+class OfSet(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * (2 if g.dtype in TYPES else 5)
+
+
+class OfDict(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * FACTORS[g.dtype] + FACTORS["ours"][0]
+
+
+class OfList(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * len(NAMES)
+
+
+class OfTables(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * KNOWN[g.dtype] if g.dtype in KNOWN and "a" in CALLED and len(CALLED) == 1 else g
 
 
 class Constant(torch.autograd.Function):
@@ -81,11 +126,27 @@ def change_class(value):
     OfClass.factor = value
 
 
+def change_set(value):
+    (TYPES.add if value == 2.0 else TYPES.discard)(torch.float32)
+
+
+def change_dict(value):
+    FACTORS[torch.float32] = value
+    FACTORS["ours"][0] = value
+
+
+def change_list(value):
+    NAMES[:] = ["a"] * int(value)
+
+
 OfVariable, change_variable = of_a_variable()
 CASES = {
     "global": (lambda x, w: OfGlobal.apply(x.cos()).sin(), lambda value, w, y: change_global(value)),
     "class": (lambda x, w: OfClass.apply(x.cos()).sin(), lambda value, w, y: change_class(value)),
     "variable": (lambda x, w: OfVariable.apply(x.cos()).sin(), lambda value, w, y: change_variable(value)),
+    "set": (lambda x, w: OfSet.apply(x.cos()).sin(), lambda value, w, y: change_set(value)),
+    "dict": (lambda x, w: OfDict.apply(x.cos()).sin(), lambda value, w, y: change_dict(value)),
+    "list": (lambda x, w: OfList.apply(x.cos()).sin(), lambda value, w, y: change_list(value)),
     "argument": (lambda x, w: Unsaved.apply(x.cos(), w).sin(), lambda value, w, y: w.mul_(value)),
     "view": (lambda x, w: Unsaved.apply(x.cos(), w[:]).sin(), lambda value, w, y: w.mul_(value)),
     "result": (lambda x, w: Unsaved.apply(x.cos(), w + 1).detach().requires_grad_() * x, lambda value, w, y: y.data.mul_(value)),
@@ -106,9 +167,10 @@ def test_take_what_is_there_when_they_run(case, backend):
             y.sum().backward()
             yield x.grad.tolist()
 
-    change_global(2.0), change_class(2.0), change_variable(2.0)
+    start = (change_global, change_class, change_variable, change_set, change_dict, change_list)
+    [change_to(2.0) for change_to in start]
     wanted = list(gradients(function))
-    change_global(2.0), change_class(2.0), change_variable(2.0)
+    [change_to(2.0) for change_to in start]
     assert list(gradients(capture(function, backend))) == wanted
 
 
@@ -116,3 +178,21 @@ def test_what_nobody_changes_ends_no_graph():
     x, breaks = torch.ones(3, requires_grad=True), []
     capture(lambda x: Constant.apply(x).sin(), "eager", on_break=breaks.append)(x).sum().backward()
     assert not breaks
+
+
+def test_tables_that_nobody_changes_end_no_graph():
+    x, breaks = torch.ones(3, requires_grad=True), []
+    capture(lambda x: OfTables.apply(x).sin(), "eager", on_break=breaks.append)(x).sum().backward()
+    assert not breaks
+
+
+def test_a_table_that_others_change_is_seen_when_the_backward_runs():
+    x = torch.ones(3, requires_grad=True)
+    y = capture(lambda x: OfTables.apply(x).sin(), "eager")(x)
+    table = globals()["".join(["CALL", "ED"])]  # in a way that no look at the code finds
+    table.append("b")
+    try:
+        with pytest.raises(RuntimeError, match="FE095: CALLED"):
+            y.sum().backward()
+    finally:
+        table.pop()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph import pending
 from ..interpretation.owners import exempt
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.classes import ClassValue, ModuleObject
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue
 from ..values.mapping import DictValue
@@ -53,7 +53,11 @@ def home(owner: Value) -> str:
 
 def note_global(reads: Reads, namespace: dict[str, object], name: str, found: Value) -> None:
     """It reads a global variable of the program's."""
-    if not exempt(str(namespace.get("__name__", ""))):
+    if exempt(str(namespace.get("__name__", ""))):
+        return
+    if isinstance(found, CONTAINERS) and pending.contents(namespace, name) is not MISSING:
+        reads += [(pending.global_name, namespace, name), (pending.contents, namespace, name)]
+    else:
         note(reads, pending.global_name, namespace, name, found)
 
 

@@ -19,6 +19,10 @@ STORES = {
     pending.attribute: ("STORE_ATTR", "DELETE_ATTR"),
     pending.cell: ("STORE_DEREF", "DELETE_DEREF"),
 }
+WRITES = frozenset(name for table in pending.TABLES for name in dir(table)) - frozenset(dir(tuple)) - frozenset(dir(frozenset)) - {
+    "copy", "fromkeys", "get", "items", "keys", "values",
+}  # fmt: skip
+"""Methods that change a table."""
 BY_NAME = frozenset({"setattr", "delattr", "globals", "__dict__", "vars"})
 """What code calls that stores under a name which it has as a string."""
 
@@ -67,6 +71,10 @@ def stores(code: CodeType, kind: Any, name: str) -> bool:
         return False
     if kind is pending.attribute and code.co_name == "__init__":
         return False
+    if kind is pending.contents:
+        return not WRITES.isdisjoint(code.co_names) or any(
+            each.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") for each in dis.get_instructions(code)
+        )
     found = [each.opname for each in dis.get_instructions(code) if each.opname in STORES[kind] and each.argval == name]
     defines = "STORE_NAME" if kind is pending.global_name else "STORE_DEREF" if name in code.co_cellvars else ""
     first = 1 - (name in code.co_varnames) if defines else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,6 +12,11 @@ import torch
 from ..values.base import MISSING
 
 LITERALS = (int, float, bool, str, bytes, complex)
+SETTLED = (*LITERALS, type(None), type, enum.Enum, torch.dtype, torch.device, torch.layout, types.FunctionType, torch._ops.OpOverload)
+"""What a table of a module may hold for its contents to be compared: nothing that says another thing later."""
+TABLES = (set, frozenset, list, dict)
+MOST = 64
+"""Items of a table: they are looked at in each backward."""
 OF_MODULES = ("_parameters", "_buffers", "_modules")
 
 
@@ -38,6 +44,18 @@ def global_name(namespace: Mapping[str, object], name: str) -> object:
     return namespace.get(name, MISSING)
 
 
+def contents(namespace: Mapping[str, object], name: str) -> object:
+    """What the table that a global name is bound to holds now; MISSING of what is no table, is longer, or has other things in it."""
+    table = namespace.get(name, MISSING)
+    if type(table) not in TABLES:
+        return MISSING
+    assert isinstance(table, (set, frozenset, list, dict)), table
+    if len(table) > MOST:
+        return MISSING
+    items = (*table.keys(), *table.values()) if isinstance(table, dict) else tuple(table)
+    return items if all(isinstance(item, SETTLED) for item in items) else MISSING
+
+
 def cell(holder: types.CellType, name: str) -> object:
     """What a variable of a function around holds now."""
     try:
@@ -52,6 +70,8 @@ def same(before: object, now: object) -> bool:
         return True
     if type(before) is not type(now):
         return False
+    if type(before) is tuple and type(now) is tuple:
+        return len(before) == len(now) and all(map(same, before, now))
     if type(before) in (float, complex):
         return repr(before) == repr(now)
     return type(before) in LITERALS and bool(before == now)
@@ -77,4 +97,4 @@ def watch(outputs: Iterable[Any], of: str, *reads: Read) -> None:
         node.register_prehook(unchanged)
 
 
-__all__ = ["Read", "StateChanged", "attribute", "cell", "global_name", "watch"]
+__all__ = ["Read", "StateChanged", "attribute", "cell", "contents", "global_name", "watch"]
