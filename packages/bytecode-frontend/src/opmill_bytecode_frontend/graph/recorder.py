@@ -116,7 +116,7 @@ class Recorder:
         self.wrappers = Wrappers()
         self.given_leaves: list[torch.Tensor] = []  # copies of leaves whose data was assigned
         self.inside: list[tuple[torch.Tensor, object]] = []  # tensors inside of those among the inputs, and where they are found
-        self.overrides_off = 0
+        self.overrides_off = int(not torch._C._is_torch_function_enabled())
         """Above 0, they are not asked."""
         self.devices: list[tuple[Value, int]] = []
         """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""

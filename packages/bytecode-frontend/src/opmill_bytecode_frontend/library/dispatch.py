@@ -35,6 +35,7 @@ from ..values.exceptions import ExceptionObject
 from ..values.functions import MethodValue
 from ..values.mapping import DictValue, DictView, SetValue, mapping_of, reads_as_dict
 from ..values.objects import OF_OWN_CLASS, ObjectValue
+from ..values.overriding import asked
 from ..values.sequence import ListValue, SequenceValue, SliceValue
 from ..values.tensor import TensorValue
 from ..values.warned import called_at_capture, hearing
@@ -139,7 +140,9 @@ def lookup(obj: object) -> Handler | None:
 
 def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something implemented in C, or known by identity."""
-    if vm.recorder.overriding and (found := overridden(vm, obj, args, kwargs)) is not None:
+    if (vm.recorder.overriding or (is_torch(obj) and any(map(asked, (*args, *kwargs.values()))))) and (
+        found := overridden(vm, obj, args, kwargs)
+    ) is not None:
         return found
     if vm.recorder.devices:
         kwargs = with_device(vm, obj, kwargs)

@@ -54,6 +54,21 @@ def overriding(value: object, depth: int = 2) -> list[OverridingTensor]:
     return []
 
 
+def asked(value: object, depth: int = 2) -> list[ObjectValue]:
+    """Such tensors, and objects that are no tensors whose class has a ``__torch_function__`` (a dictionary of tensors, say), in a
+    value and in the lists and tuples in it, in order."""
+    if isinstance(value, ObjectValue):  # torch warns of plain methods
+        told = isinstance(value, OverridingTensor) or type(find_in_mro(value.cls.__mro__, "__torch_function__")[1]) in (
+            classmethod,
+            staticmethod,
+        )
+        return [value] if told else []
+    items = getattr(value, "items", None)
+    if depth and isinstance(items, list):
+        return [found for item in items for found in asked(item, depth - 1)]
+    return []
+
+
 def has_functions_only(cls: type) -> bool:
     """Whether a class of tensors is told of torch's functions, and not of its operators."""
     dispatch, functions = getattr(cls, "__torch_dispatch__", None), getattr(cls, "__torch_function__", None)

@@ -20,7 +20,8 @@ from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
 from ...values.mapping import DictValue
-from ...values.overriding import OverridingTensor, has_functions_only, overriding
+from ...values.objects import ObjectValue
+from ...values.overriding import OverridingTensor, asked, has_functions_only, overriding
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
@@ -62,17 +63,17 @@ ASKING = (torch.overrides.has_torch_function, torch.overrides.has_torch_function
 @handles(*ASKING)
 def has_torch_function(vm: Interpreter, *args: Value) -> Value:
     """Whether one of the arguments overrides torch functions."""
-    return ConstantValue(not vm.recorder.overrides_off and any(overriding(arg) or has_answering(arg) for arg in args))
+    return ConstantValue(not vm.recorder.overrides_off and any(asked(arg) or has_answering(arg) for arg in args))
 
 
 @handles(torch.overrides.handle_torch_function)
 @named("torch.overrides.handle_torch_function")
 def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *args: Value, **kwargs: Value) -> Value:
     """``torch.overrides.handle_torch_function()``: asks the classes of the relevant arguments."""
-    found = overriding(relevant)
+    found = asked(relevant)
     if not found and has_answering(relevant):  # the class answers where the function is called with fakes
         return vm.recorder.call_function(vm, function.real(), list(args), kwargs)
-    told = [v for v in getattr(relevant, "items", ()) if isinstance(v, (OverridingTensor, TensorValue)) and answers(v.cls)]
+    told = [v for v in getattr(relevant, "items", ()) if isinstance(v, (ObjectValue, TensorValue)) and answers(v.cls)]
     return ask_classes(vm, function, told or found, args, kwargs)
 
 
@@ -91,13 +92,15 @@ def has_answering(value: object, depth: int = 2) -> bool:
 
 def overridden(vm: Interpreter, obj: Any, args: Sequence[Value], kwargs: dict[str, Value]) -> Value | None:
     """What a function of torch gives for such tensors; None where there are none, or for another function."""
-    found = [t for value in (*args, *kwargs.values()) for t in overriding(value)]
+    found = [t for value in (*args, *kwargs.values()) for t in asked(value)]
     if not found or not is_of_tensors(obj):
         return None
     if vm.recorder.overrides_off or (obj in torch.overrides.get_ignored_functions() and not is_told(obj)):
-        return computed(vm, obj, found, args, kwargs)
+        tensors = [t for t in found if isinstance(t, OverridingTensor)]
+        return computed(vm, obj, tensors, args, kwargs) if len(tensors) == len(found) else None
     function = reported(obj) if isinstance(obj, types.MethodDescriptorType | types.WrapperDescriptorType) else obj
-    return ask_classes(vm, BuiltinValue(function, Pinned(function, function.__name__)), found, args, kwargs)
+    in_python = isinstance(function, types.FunctionType)
+    return ask_classes(vm, BuiltinValue(function, Pinned(function, function.__name__)), found, args, kwargs, bool(kwargs) or in_python)
 
 
 def is_of_tensors(obj: object) -> bool:
@@ -114,9 +117,15 @@ def is_of_tensors(obj: object) -> bool:
 
 
 def ask_classes(
-    vm: Interpreter, function: Value, found: Sequence[OverridingTensor | TensorValue], args: Sequence[Value], kwargs: dict[str, Value]
+    vm: Interpreter,
+    function: Value,
+    found: Sequence[ObjectValue | TensorValue],
+    args: Sequence[Value],
+    kwargs: dict[str, Value],
+    named: bool = True,
 ) -> Value:
-    """The first answer that ``__torch_function__`` of the classes gives, derived ones first, as torch asks them."""
+    """The first answer that ``__torch_function__`` of the classes gives, derived ones first, as torch asks them; ``named``: whether they
+    are given a dictionary of arguments by name, which functions in C give where there are some."""
     classes: list[type] = []
     for cls in dict.fromkeys(t.cls for t in found):
         place = next((k for k, known in enumerate(classes) if issubclass(cls, known)), len(classes))
@@ -125,8 +134,10 @@ def ask_classes(
     for name, value in kwargs.items():
         given.store(vm, ConstantValue(name), value)
     for cls in classes:
-        asked = vm.getattr(vm.wrap(cls), "__torch_function__")
-        result = vm.call(asked, [function, TupleValue([vm.wrap(c) for c in classes]), TupleValue(list(args)), given], {})
+        first = next(t for t in found if t.cls is cls)
+        method = vm.getattr(vm.wrap(cls) if issubclass(cls, torch.Tensor) else first, "__torch_function__")
+        told = [function, TupleValue([vm.wrap(c) for c in classes]), TupleValue(list(args))]
+        result = vm.call(method, [*told, given] if named else told, {})
         if not (isinstance(result, ConstantValue) and result.value is NotImplemented):
             return result
     name = getattr(function.real(), "__name__", "function")
