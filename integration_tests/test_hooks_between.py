@@ -186,3 +186,29 @@ def test_who_compiles_a_part_before_it_checkpoints_itself_has_it_compiled() -> N
     torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in expected.parameters()])
     record = record_of(model.last.forward)
     assert record is not None and len(record[1].graphs) == 1
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_module_of_a_class_that_a_function_makes_is_captured(checkpointed: bool) -> None:
+    """What code between graphs calls is not captured where functions made it, which may be many; what was given to be compiled is."""
+
+    class Local(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if checkpointed:
+                return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False).sin()  # type: ignore[no-any-return]
+            return self.inner(x).sin()  # type: ignore[no-any-return]
+
+    module, x = Local(), torch.randn(3, 8)
+    Around("local", module)
+    compiled = opmill.compile(module)
+    given = compiled(x)
+    for name, hooks in vars(module).items():
+        if name in ("_forward_pre_hooks", "_forward_hooks"):
+            for hook in hooks.values():
+                hook.__self__.calls = 0
+    torch.testing.assert_close(given, module(x))
+    assert len(record_of(compiled)[1].graphs) == 1

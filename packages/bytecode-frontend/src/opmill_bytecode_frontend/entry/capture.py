@@ -107,6 +107,8 @@ class Context:
         self.stand_in: Callable[[object], Callable[..., object] | None] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
+        self.own_forwards: set[types.CodeType] = set()
+        """Of modules that are compiled, and run between their hooks."""
         self._compiled: dict[object, CompiledFunction] = {}
         self.turns = Turns()
 
@@ -146,7 +148,7 @@ class Context:
         if in_checkpoint_of_itself():
             return function
         named_tuple = (function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
-        made = named_tuple or "<locals>" in function.__qualname__  # by a program that may make many
+        made = named_tuple or ("<locals>" in function.__qualname__ and code not in self.own_forwards)  # by a program that may make many
         if code in self.given_up or made or not worth_capturing(function):
             return None
         if installed(code.co_filename) and "forward" not in (code.co_name, function.__name__):  # one that is wrapped has its name
@@ -271,7 +273,7 @@ class Capture:
             if (entry := compiled.find(args, kwargs)) is not None:
                 return entry  # another thread made it meanwhile
             if self.fn is CALL_OF_MODULES and not self.strict and (runs_between(module := bound["self"]) or is_data_parallel(module)):
-                return self._between()
+                return self._between(bound["self"])
             kinds = kinds_among(bound.values())
             if self.is_full(compiled, kinds):
                 self._limit(compiled, kinds, args, kwargs)
@@ -402,8 +404,10 @@ class Capture:
         self.instead = run_given if self.shared else run if self.resume is None or not self.resume.parameters else hand_over
         return self.uncaptured(compiled)
 
-    def _between(self) -> Callable[..., object]:
+    def _between(self, module: object) -> Callable[..., object]:
         """What calls a module whose hooks or preparations no graph holds: what is between them is captured."""
+        forwards = (vars(cls).get("forward") for cls in type(module).__mro__)
+        self.context.own_forwards.update(forward.__code__ for forward in forwards if type(forward) is types.FunctionType)
 
         def call(*args: Any, **kwargs: Any) -> object:
             with intercept(self.context.offer):
