@@ -51,7 +51,26 @@ def defined_here(x):
     return checkpoint(torch.sin, x @ x, use_reentrant=False, context_fn=chosen)
 
 
-@pytest.mark.parametrize("function", [of_a_function, bound_before, bound_here, of_a_list, defined_here], ids=lambda f: f.__name__)
+def imported_around():
+    from torch.utils.checkpoint import create_selective_checkpoint_contexts as create_selective_checkpoint_contexts
+
+    def chosen():
+        return create_selective_checkpoint_contexts(policy)
+
+    return chosen
+
+
+CHOSEN = imported_around()
+
+
+def imported_elsewhere(x):
+    return checkpoint(torch.sin, x @ x, use_reentrant=False, context_fn=CHOSEN)
+
+
+FUNCTIONS = [of_a_function, bound_before, bound_here, of_a_list, defined_here, imported_elsewhere]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_the_graph_has_the_policy(function):
     graphs = []
     x = torch.randn(4, 4, requires_grad=True)

@@ -56,7 +56,8 @@ def chooses_what_to_save(contexts: Value) -> bool:
     function = contexts.function if isinstance(contexts, PartialValue) else contexts
     if not isinstance(function, FunctionValue):
         return False
-    return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
+    named = (*function.code.co_names, *function.code.co_freevars)  # the function around it may have imported it
+    return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in named
 
 
 def real_policy(vm: Interpreter, contexts: Value) -> object:
