@@ -116,8 +116,7 @@ class Recorder:
         self.wrappers = Wrappers()
         self.given_leaves: list[torch.Tensor] = []  # copies of leaves whose data was assigned
         self.inside: list[tuple[torch.Tensor, object]] = []  # tensors inside of those among the inputs, and where they are found
-        self.overrides_off = int(not torch._C._is_torch_function_enabled())
-        """Above 0, they are not asked."""
+        self.overrides_off = int(not torch._C._is_torch_function_enabled())  # above 0, they are not asked
         self.devices: list[tuple[Value, int]] = []
         """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
         self.labels = Labels()
@@ -284,8 +283,7 @@ class Recorder:
         return True
 
     def lower(self, value: Any, fakes: bool, kept: bool = False) -> Any:
-        """The argument for the graph (nodes) or for the run on fakes; ``kept``: for a function in Python, which asks for the classes of
-        named tuples and for members of enumerations. Operators take tuples, and no members."""
+        """The argument for the graph (nodes) or for the run on fakes; ``kept``: named tuples and members of enumerations, for Python."""
         kind = type(value)
         if kind is TensorValue:
             value = value.current(self.vm)
