@@ -70,9 +70,10 @@ def is_suspended(obj: object, depth: int = 4) -> bool:
         return obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
     if depth == 0:
         return False
-    if type(obj) in (tuple, list):
-        return any(is_suspended(each, depth - 1) for each in obj[:MOST_ITEMS])  # type: ignore[index]
-    return is_builtin_iterator(type(obj)) and any(is_suspended(each, depth - 1) for each in gc.get_referents(obj))
+    if type(obj) not in (tuple, list) and not is_builtin_iterator(type(obj)):
+        return False
+    # asked of the collector, for iterators of C keep tuples whose items are not there yet
+    return any(is_suspended(each, depth - 1) for each in gc.get_referents(obj)[:MOST_ITEMS])
 
 
 def is_builtin_iterator(kind: type) -> bool:

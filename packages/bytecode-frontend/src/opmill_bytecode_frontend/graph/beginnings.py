@@ -11,7 +11,7 @@ from opmill_guards.guard import Predicate
 from .versions import memory
 
 if TYPE_CHECKING:
-    from ..interpretation.machine import Interpreter
+    from ..values.base import Machine
     from ..values.tensor import TensorValue
 
 
@@ -25,7 +25,7 @@ class BeginsAt:
         return tensor.storage_offset() == self.offset
 
 
-def assume_beginnings(vm: Interpreter, asked: TensorValue) -> None:
+def assume_beginnings(vm: Machine, asked: TensorValue) -> None:
     """Of the inputs whose memory the asked one shares."""
     wanted = memory(asked.fake)
     for value in list(vm.recorder.by_fake.values()):
