@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -153,8 +153,10 @@ WIDE = (torch.float32, torch.float64)
 
 def opened(recorder: Recorder, target: object, args: Sequence[Value], kwargs: Given) -> Value | None:
     """What an operator gives for floats that are not assumed; None where these have to be assumed, or none is there."""
-    found = RULES.get(target)
-    if found is None or not any(map(changes, (*args, *kwargs.values()))) or not KEYWORDS.issuperset(kwargs):
+    if not any(map(changes, (*args, *kwargs.values()))) or not KEYWORDS.issuperset(kwargs):
+        return None
+    found = RULES.get(target) if isinstance(target, Hashable) else None  # functions of C++ libraries need not be
+    if found is None:
         return None
     names, rule = found
     if rule is to_the_power and len(args) == 2 and changes(args[0]):  # the base: what torch makes of a number there is such a tensor
