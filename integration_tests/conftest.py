@@ -1,4 +1,5 @@
-"""Shared by the tests of all packages together. Every test has a cache folder of its own, and no warning is hidden by an earlier test."""
+"""Shared by the tests of all packages together. Every test has a cache folder of its own, no warning is hidden by an earlier test, and nothing
+that one has compiled is found by another."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+import opmill
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))  # the builders of real models
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several files here share
@@ -23,6 +26,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     warn_once.cache_clear()
     torch.manual_seed(0)
     yield
+    opmill.reset()  # functions made anew share what was compiled of their code
 
 
 @pytest.fixture
