@@ -211,9 +211,10 @@ def _vectors_together(groups: Sequence[Group], on_grid: Mapping[int, Nest], prog
         if first.number in on_grid and _is_vector(first, on_grid[first.number], program):
             near = (g for g in waiting[:_NEAR] if g.number in on_grid and not g.before & ~done)
             batch += [g for g in near if _is_vector(g, on_grid[g.number], program)]
-            waiting = [g for g in waiting if g not in batch]
+        numbers = {g.number for g in batch}
+        waiting = [g for g in waiting if g.number not in numbers] if len(batch) > 1 else waiting
         out += batch
-        done |= sum(1 << g.number for g in batch)
+        done |= sum(1 << n for n in numbers)
     return out
 
 
