@@ -25,7 +25,7 @@ from gpu_measure import copy_bandwidth
 SHAPES = ("896x128", "576x192", "896x896", "1024x1024", "1024x3072", "1024x4096", "2048x2048", "2048x8192", "2048x16", "5120x640")
 BYTES = 256 << 20
 """Of a chain's matrices: more than a cache holds."""
-TILES = ((16, 8192), (16, 16384), (16, 32768), (32, 16384), (32, 32768), (64, 32768), (128, 32768))
+TILES = ((16, 8192), (16, 32768), (32, 16384), (64, 8192))
 
 
 def chain(depth: int, columns: int, layout: str) -> tuple[Callable[..., torch.Tensor], list[torch.Tensor], int]:
@@ -73,12 +73,12 @@ def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str,
     function, inputs, count = chain(depth, columns, layout)
     row: dict[str, Any] = {"shape": f"{depth}x{columns}", "layout": layout, "least": round(2e6 * depth * columns / bandwidth, 2)}
     row["torch"] = round(1e6 * replayed(lambda: function(*inputs)) / count, 2)
-    known = tiling._beside_each_other
+    known = tiling._columns_of_matrix
     exact = function(*(t.double() for t in inputs))
     for columns_of_one, taken in TILES if layout == "across" else ((0, 0),):
         if taken:
             tiling._ACROSS = taken
-            tiling._beside_each_other = lambda nest, inner, budget, x=columns_of_one: x if known(nest, inner, budget) else 0  # type: ignore[assignment]
+            tiling._columns_of_matrix = lambda nest, inner, budget, x=columns_of_one: x if known(nest, inner, budget) else 0  # type: ignore[assignment]
         with tempfile.TemporaryDirectory() as os.environ["OPMILL_CACHE_DIR"]:
             compiled = opmill.compile(function, dynamic=False)
             with torch.no_grad():
@@ -86,7 +86,7 @@ def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str,
             row[f"{columns_of_one}, {taken}" if taken else "opmill"] = round(1e6 * replayed(lambda c=compiled: c(*inputs)) / count, 2)
             row["error"] = round(float((found.double() - exact).abs().max() / exact.abs().max()), 4)
         opmill.reset()
-    tiling._beside_each_other = known
+    tiling._columns_of_matrix = known
     return row
 
 
