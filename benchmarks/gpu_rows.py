@@ -78,7 +78,7 @@ def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str,
     for columns_of_one, taken in TILES if layout == "across" else ((0, 0),):
         if taken:
             tiling._ACROSS = taken
-            tiling._columns_of_matrix = lambda nest, inner, budget, x=columns_of_one: x if known(nest, inner, budget) else 0  # type: ignore[assignment]
+            tiling._columns_of_matrix = lambda *given, x=columns_of_one: x if known(*given) else 0  # type: ignore[assignment]
         with tempfile.TemporaryDirectory() as os.environ["OPMILL_CACHE_DIR"]:
             compiled = opmill.compile(function, dynamic=False)
             with torch.no_grad():
