@@ -57,8 +57,8 @@ _TURNS_OF_SUMS = 4
 a norm of float32 and 32,000 rows of 2,048: 60 us with one, where reading the matrix takes 40."""
 _ACROSS = 32768
 """Elements that a program has of a matrix that lies along its columns, where one row meets it: what is under way at once. Of one H100's
-tokens of GPT-2 medium, microseconds by columns and elements: 847 with 16 and 32,768, 1,005 with 8,192, 1,165 with 32 and 16,384, 2,053 with 64
-and 8,192; 882 with torch's products."""
+tokens of GPT-2 medium, microseconds by columns and elements: 847 with 16 and 32,768, 1,005 with 8,192, 1,165 with 32 and 16,384, 2,053
+with 64 and 8,192; 882 with torch's products."""
 _WAVES = 8
 """Rows for each multiprocessor, from which on that leaves enough programs."""
 _LONG_DEPTH = 1024
