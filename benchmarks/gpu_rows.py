@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from gpu_decode import replayed
 from gpu_measure import copy_bandwidth
 
 SHAPES = ("896x128", "576x192", "896x896", "1024x1024", "1024x3072", "1024x4096", "2048x2048", "2048x8192", "2048x16", "5120x640")
@@ -47,8 +46,8 @@ def chain(depth: int, columns: int, layout: str) -> tuple[Callable[..., torch.Te
     return function, [torch.randn(1, depth, device="cuda").bfloat16(), *tensors], count
 
 
-def replayed(function: Callable[[], object]) -> float:
-    """Seconds of the function as a CUDA graph."""
+def microseconds(function: Callable[[], object]) -> float:
+    """Of the function as a CUDA graph."""
     with torch.no_grad():
         for _ in range(3):
             function()
@@ -56,14 +55,7 @@ def replayed(function: Callable[[], object]) -> float:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             function()
-        found = []
-        for _ in range(30):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            graph.replay()
-            torch.cuda.synchronize()
-            found.append(time.perf_counter() - start)
-    return statistics.median(found)
+    return replayed(graph)[1]
 
 
 def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str, Any]:
@@ -72,7 +64,7 @@ def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str,
 
     function, inputs, count = chain(depth, columns, layout)
     row: dict[str, Any] = {"shape": f"{depth}x{columns}", "layout": layout, "least": round(2e6 * depth * columns / bandwidth, 2)}
-    row["torch"] = round(1e6 * replayed(lambda: function(*inputs)) / count, 2)
+    row["torch"] = round(microseconds(lambda: function(*inputs)) / count, 2)
     known = tiling._columns_of_matrix
     exact = function(*(t.double() for t in inputs))
     for columns_of_one, taken in TILES if layout == "across" else ((0, 0),):
@@ -83,7 +75,7 @@ def row_of(depth: int, columns: int, layout: str, bandwidth: float) -> dict[str,
             compiled = opmill.compile(function, dynamic=False)
             with torch.no_grad():
                 found = compiled(*inputs)
-            row[f"{columns_of_one}, {taken}" if taken else "opmill"] = round(1e6 * replayed(lambda c=compiled: c(*inputs)) / count, 2)
+            row[f"{columns_of_one}, {taken}" if taken else "opmill"] = round(microseconds(lambda c=compiled: c(*inputs)) / count, 2)
             row["error"] = round(float((found.double() - exact).abs().max() / exact.abs().max()), 4)
         opmill.reset()
     tiling._columns_of_matrix = known

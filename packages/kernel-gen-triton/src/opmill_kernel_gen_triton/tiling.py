@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, Nest, Op, Phase
+from opmill_graph_ir.loops.ir import Axis, Load, Nest, Op, Phase
 
 from . import walk
 from .budget import DEFAULT as DEFAULT
@@ -240,7 +240,7 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         half = _widest(nest) <= 2
         if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // 16 and (x := _beside(nest, budget)):
             return Tiling((nest.axes,), (("x", x), ("r", whole)), False, 8, rows // x)
-        if known and half and (x := _columns_of_matrix(nest, inner, budget)):
+        if known and half and (x := _columns_of_matrix(nest, budget)):
             r = min(_ACROSS // x, whole)
             return Tiling((nest.axes,), (("x", x), ("r", r)), r < length, max(x * r // 1024, 1), _tiles(rows, x), apart=False)
         stored = any(p.stores for p in inner)
@@ -266,43 +266,59 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
 
 
+@dataclass(frozen=True)
+class _RowTimesMatrices:
+    """What a nest reads whose points, along ``axis``, multiply and add up along ``depth``: ``matrices`` are those of ``loads`` that a point
+    has for itself, behind phases that all points share. ``sums``: how many there are."""
+
+    axis: Axis
+    depth: Axis
+    shared: Sequence[Phase]
+    loads: Sequence[Load]
+    matrices: Sequence[Load]
+    sums: int
+
+
+def _row_times_matrices(nest: Nest) -> _RowTimesMatrices | None:
+    shared = nest.phases[: walk.shared(nest)]
+    first, *others = nest.phases[len(shared) :] or nest.phases
+    if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
+        return None
+    axis, depth = nest.axes[0], first.axes[0]
+    loads = list(dict.fromkeys(walk.loads(first)))
+    matrices = [e for e in loads if axis.name in e.index.symbols]
+    plain = all(e.mask is None and e.index.symbols <= {axis.name, depth.name} for e in loads)
+    if {r.op for r in first.reductions} != {"sum"} or not plain or len(loads) == len(matrices):
+        return None
+    return _RowTimesMatrices(axis, depth, shared, loads, matrices, len(first.reductions))
+
+
 def _turns(nest: Nest) -> int:
     """How many rows a program takes, if rows of half precision or of bytes that lie along memory are multiplied by one that all share, and
     summed: reading the matrix (or two) is all there is to it. One H200, microseconds with one row a program, and with two in turn: 2,048
     rows of 2,048 3.9 and 2.9, 2,048 of 8,192 9.7 and 8.9, 32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
-    shared = nest.phases[: walk.shared(nest)]
-    first, *others = nest.phases[len(shared) :] or nest.phases
-    if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
+    if (found := _row_times_matrices(nest)) is None:
         return 1
-    axis, inner = nest.axes[0], first.axes[0]
-    sums = {r.op for r in first.reductions} == {"sum"} and all(p.axes in ((), first.axes) for p in shared)
-    if not sums or (inner.extent.constant or 0) < _LONG_DEPTH or axis.extent.constant is None:
+    axis, inner, shared = found.axis, found.depth, found.shared
+    if not all(p.axes in ((), (inner,)) for p in shared) or (inner.extent.constant or 0) < _LONG_DEPTH or axis.extent.constant is None:
         return 1
-    loads = list(dict.fromkeys(walk.loads(first)))
-    matrices = [e for e in loads if axis.name in e.index.symbols]
-    plain = all(e.mask is None and e.index.symbols <= {axis.name, inner.name} for e in loads)
+    loads, matrices = found.loads, found.matrices
     halves = all(_unit(e.index, inner.name) and (TYPES[e.dtype].size <= 2 or (shared and e not in matrices)) for e in loads)
-    if not plain or not halves or len(loads) == len(matrices) or len(matrices) != len(first.reductions):
+    if not halves or len(matrices) != found.sums:
         return 1
     share = 2 // max((TYPES[e.dtype].size for e in matrices), default=2)  # so that as much is under way
     return share * _TURNS_OF_SUMS // len(matrices) if shared and matrices else share * _TURNS if len(matrices) == 1 else share
 
 
-def _columns_of_matrix(nest: Nest, inner: list[Phase], budget: Budget) -> int:
+def _columns_of_matrix(nest: Nest, budget: Budget) -> int:
     """How many columns of a matrix a program multiplies by a vector that all share, if the matrix lies along its columns: whole sectors,
     and so few that most multiprocessors have some; 0 where nothing is multiplied so."""
-    shared = nest.phases[: walk.shared(nest)]
-    first = next((p for p in inner if p not in shared), None)
-    if len(nest.axes) != 1 or first is None or len(first.axes) != 1 or first.checks or first.scans or inner[-1] is not first:
+    if (found := _row_times_matrices(nest)) is None or not found.matrices:
         return 0
-    axis, along = nest.axes[0], first.axes[0]
-    loads = list(dict.fromkeys(walk.loads(first)))
-    matrices = [e for e in loads if axis.name in e.index.symbols]
-    plain = all(e.mask is None and e.index.symbols <= {axis.name, along.name} for e in loads)
-    lying = all(_unit(e.index, axis.name) and along.name in e.index.symbols and TYPES[e.dtype].size <= 2 for e in matrices)
-    if not plain or not lying or not matrices or len(loads) == len(matrices) or {r.op for r in first.reductions} != {"sum"}:
+    lying = (_unit(e.index, found.axis.name) and found.depth.name in e.index.symbols and TYPES[e.dtype].size <= 2 for e in found.matrices)
+    if not all(lying):
         return 0
-    columns = axis.extent.constant or 1
+    columns = found.axis.extent.constant or 1
     return 2 * _FEWEST if columns >= 2 * _FEWEST * budget.processors else _FEWEST
 
 

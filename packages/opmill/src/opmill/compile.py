@@ -134,9 +134,8 @@ def _is_live(value: Any) -> bool:
 
 
 def _capture(function: Any, settings: Settings, name: str = "", code: types.CodeType | None = None, **kind: bool) -> Any:
-    """``kind``: ``shared`` or ``anew``, as ``capture`` has them.
-
-    ``name`` and ``code``: of what the program knows it as, where ``function`` is torch's, that calls it."""
+    """``name`` and ``code``: of what the program knows it as, where ``function`` is torch's, that calls it. ``kind``: ``shared`` or
+    ``anew``, as ``capture`` has them."""
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_fake_tensors.collector import collector_paused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from .arrays import Array, ArrayValue
+from .arrays import ASKED_OUTSIDE, Array, ArrayValue
 from .base import Machine, NotConstant, Value
 from .constant import ConstantValue
 from .fixed import fixed_value
@@ -54,8 +54,7 @@ class KnownArray(Value):
         if callable(getattr(type(self.held), name, None)):
             return super().getattr(vm, name)
         if name not in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "T"):
-            hint = "ask the array outside of the compiled function, and hand over what it says"
-            vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "it is about the array itself", hint)
+            vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "it is about the array itself", ASKED_OUTSIDE)
         return vm.fresh(getattr(self.held, name))
 
 
