@@ -172,6 +172,7 @@ def ran(source: str, compiled: bool) -> list[str]:
         arguments = (torch.arange(float(size)) - 1, n, list(items), dict(mapping), word)
         shown, out = Shown(), io.StringIO()
         shown(arguments)
+        gc.disable()  # which would end what is left in cycles at any time, of a compile too
         try:
             with contextlib.redirect_stdout(out):
                 result = function(*arguments)
@@ -184,7 +185,8 @@ def ran(source: str, compiled: bool) -> list[str]:
         text += f"\ngrad mode {torch.is_grad_enabled()}"
         torch.set_grad_enabled(True)
         found.append(text)
-        if "__del__" in source:  # what is left in cycles dies now, and is no matter of the next call
+        gc.enable()
+        if "__del__" in source or "yield" in source:  # what is left in cycles ends now, and is no matter of the next call
             result = arguments = shown = None
             gc.collect()
         del names["LOG"][:], names["NOTED"][:], names["WATCHED"][:]

@@ -4,7 +4,7 @@ usage: gpu_round.py [PART...] [--limit 400] [--output FOLDER]
 
 PART, by default all, in this order: right (flex_attention against float32), while the compilers of what is measured later fill their
 caches beside it; flex (its speed, beside torch.compile), decode (gpu_decode.py), token (one sequence alone), int8 (the same with weights of one byte), train (steps of
-GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), infer (gpu_inference.py), inference and training (gpu_families.py, with a call that compiles before it), decoders (gpu_decode.py of other families), norms (gpu_norms.py), memory (peaks with and without CUDA graphs),
+GPT-2 124M and ViT-L beside torch.compile, with their costliest kernels), infer (gpu_inference.py), inference and training (gpu_families.py, with a call that compiles before it), decoders (gpu_decode.py of other families), norms (gpu_norms.py), random (fuzz_gpu.py), memory (peaks with and without CUDA graphs),
 start (the first call of a convolution model, cold and warm), tests (of integration_tests, those on GPUs), tiles (of attention).
 ``--limit``: seconds for all. Whole rows go to files of FOLDER; what is printed is short. Where opmill is not installed it runs from the
 sources (from_sources.py).
@@ -111,6 +111,7 @@ PARTS = {
     "training": families("training"),
     "decoders": Part([script("gpu_decode", "torch-reduce-overhead", GRAPHS, "--model", DECODERS)], 590),
     "norms": Part([script("gpu_norms")], 90),
+    "random": Part([script("fuzz_gpu", "--seconds", "150", "--count", "400")], 180),
     "memory": Part(MEMORY, 75),
     "start": Part(START, 60),
     "tests": Part(

@@ -1,7 +1,7 @@
 """Every operator of torch's sample database through capture and lowering, against eager.
 
 ``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend]
-[--form in-place] [--json out.json]``
+[--form in-place] [--device cuda] [--json out.json]``
 
 What an operator is counted as is the worst of its samples:
 
@@ -16,26 +16,34 @@ What an operator is counted as is the worst of its samples:
 The share is that of ``lowered`` and ``library`` in all operators. Below the table stand the operators that are still called, the ones that
 alone keep most entries of the database from the share first. ``--backend`` runs the compiled plan with generated kernels instead of the
 reference interpreter; ``--backward`` takes gradients of every differentiable sample too, and both halves count. ``--form`` calls the
-operators otherwise: in place, on a view of something larger, or with ``out``.
+operators otherwise: in place, on a view of something larger, or with ``out``. On another device than a processor (``--device``) plans run
+as compiled; where a kernel makes the device refuse all that follows, another process goes on. Where opmill is not
+installed it runs from the sources.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import multiprocessing
+import os
 import re
+import sys
+import tempfile
 import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+import from_sources
 from opinfo_forms import FORMS
 
 DTYPES = "float32 float64 bfloat16 float16 int64 bool complex64"
@@ -50,6 +58,8 @@ LOOSE = {
 EAGER_IS_OFF = {"nn.functional.hardsigmoid": 1e-7, **{f"special.bessel_{n}": 1e-6 for n in ("j0", "j1", "y0", "y1")}}
 """Operators that are wrong by so much in eager's float64."""
 NARROW = (torch.bfloat16, torch.float16)
+ASKS_NOBODY = ("jiterator",)
+"""Beginnings of names of what torch's C++ launches without asking its dispatcher: a program ends a graph there."""
 SEED = 42
 """The one that torch's samples of random operators set while they run: only tracing sees that."""
 ALLOCATES = ("aten::empty", "aten::empty_strided")
@@ -70,11 +80,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class How:
-    """``backend``: as compiled, else interpreted. ``backward``: with gradients. ``form``: of the calls."""
+    """``backend``: as compiled, else interpreted. ``backward``: with gradients. ``form``: of the calls. ``device``: where they run."""
 
     backend: bool
     backward: bool
     form: str = "plain"
+    device: str = "cpu"
 
 
 # ---- one sample ------------------------------------------------------------------------------------------------------------
@@ -112,8 +123,9 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
     torch.manual_seed(SEED)
     try:
         expected = results(eager_of(gm), mine, backward)
+        _finish(how.device)
     except Exception as e:
-        return Outcome("skipped", repr(e)[:80])
+        return Outcome("crash" if "CUDA error" in str(e) else "skipped", f"eager: {e!r}"[:140])
     if not expected:
         return Outcome("skipped", "gives no tensor")
     try:
@@ -121,6 +133,7 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
             fn, nodes, calls, loops = compiled(gm, ours, how, backward)
         torch.manual_seed(SEED)
         got = results(fn, ours, backward)
+        _finish(how.device)
     except (GraphError, FakeTensorError) as e:
         return Outcome("refused", str(e).partition("\n")[0][:140])
     except Exception as e:
@@ -178,7 +191,7 @@ def results(fn: Any, tensors: Sequence[torch.Tensor], backward: bool) -> list[An
 def weighted(output: torch.Tensor) -> torch.Tensor:
     """A scalar whose gradient differs from element to element."""
     flat = (torch.view_as_real(output) if output.is_complex() else output).reshape(-1)
-    weights = torch.linspace(0.5, 1.5, max(flat.numel(), 1), dtype=torch.float64)[: flat.numel()].to(flat.dtype)
+    weights = torch.linspace(0.5, 1.5, max(flat.numel(), 1), dtype=torch.float64)[: flat.numel()].to(flat)
     return (flat * weights).sum()
 
 
@@ -286,12 +299,18 @@ def name_of(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def samples_of(op: Any, dtype: torch.dtype, limit: int, seed: int, backward: bool) -> Iterator[Any]:
+def _finish(device: str) -> None:
+    """Waits for what was launched: what it does wrong on the device is said here, and not of the next sample."""
+    if device != "cpu":
+        torch.accelerator.synchronize()
+
+
+def samples_of(op: Any, dtype: torch.dtype, limit: int, seed: int, how: How) -> Iterator[Any]:
     """The strided samples of an operator."""
     torch.manual_seed(seed)
     try:
-        grad = backward and op.supports_autograd and dtype.is_floating_point | dtype.is_complex
-        samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), limit))
+        grad = how.backward and op.supports_autograd and dtype.is_floating_point | dtype.is_complex
+        samples = list(itertools.islice(op.sample_inputs(how.device, dtype, requires_grad=grad), limit))
     except Exception:
         return
     for sample in samples:
@@ -300,7 +319,11 @@ def samples_of(op: Any, dtype: torch.dtype, limit: int, seed: int, backward: boo
             yield sample
 
 
-def sweep(job: tuple[str, list[str], int, How, int]) -> dict[str, Any]:
+Job = tuple[str, list[str], int, How, int]
+"""A type, operators, samples at most, how, and a seed."""
+
+
+def sweep(job: Job) -> dict[str, Any]:
     """The operators of one shard in one dtype: counts a sample kind by operator, what went wrong, what is called."""
     dtype_name, names, limit, how, seed = job
     from torch.testing._internal.common_methods_invocations import op_db
@@ -310,16 +333,18 @@ def sweep(job: tuple[str, list[str], int, How, int]) -> dict[str, Any]:
     dtype = getattr(torch, dtype_name)
     rows: dict[str, dict[str, Any]] = {}
     for op in op_db:
-        if name_of(op) not in names or dtype not in op.dtypes:
+        if name_of(op) not in names or dtype not in op.supported_dtypes(how.device):
             continue
         row = rows[name_of(op)] = {"samples": Counter(), "notes": {}, "calls": set()}
-        for sample in samples_of(op, dtype, limit, seed, how.backward):
+        for sample in samples_of(op, dtype, limit, seed, how):
             outcome = check(op, sample, how)
             row["samples"][outcome.kind] += 1
+            if outcome.kind == "crash" and "CUDA error" in outcome.detail:
+                return {"dtype": dtype_name, "rows": rows, "left": [n for n in names if n not in rows]}
             row["notes"].setdefault(outcome.kind, outcome.detail)
             if outcome.kind == "call":
                 row["calls"].update(outcome.calls)
-    return {"dtype": dtype_name, "rows": rows}
+    return {"dtype": dtype_name, "rows": rows, "left": []}
 
 
 def verdict(counts: dict[str, int]) -> str:
@@ -339,6 +364,8 @@ def main() -> int:
     parser.add_argument("--backend", action="store_true")
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--form", choices=FORMS, default="plain")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=86400.0, help="after which what is not done is left out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="")
     parser.add_argument("--show", default="crash,wrong", help="kinds of which details are printed")
@@ -346,17 +373,22 @@ def main() -> int:
     options = parser.parse_args()
     from torch.testing._internal.common_methods_invocations import op_db
 
-    names = sorted({name_of(o) for o in op_db})
+    names = sorted({name_of(o) for o in op_db if not o.name.startswith(ASKS_NOBODY)})
     if options.ops:
         names = [n for n in names if any(part in n for part in options.ops.split(","))]
     part, parts = map(int, options.part.split("/"))
     names = names[part - 1 :: parts]
-    shards = [names[k :: options.processes * 4] for k in range(options.processes * 4)]
-    how = How(options.backend, options.backward, options.form)
+    many = options.processes * (4 if options.device == "cpu" else 12)  # a new process each, on devices
+    shards = [names[k::many] for k in range(many)]
+    how = How(options.backend or options.device != "cpu", options.backward, options.form, options.device)
     jobs = [(d, shard, options.samples, how, options.seed) for d in options.dtypes.split(",") for shard in shards if shard]
     start = time.perf_counter()
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        found = pool.map(sweep, jobs, chunksize=1)
+    if importlib.util.find_spec("opmill") is None:
+        folder = tempfile.mkdtemp()
+        sys.path += (paths := from_sources.environment(Path(folder))["PYTHONPATH"]).split(os.pathsep)
+        os.environ |= {"PYTHONPATH": paths, "OPMILL_CACHE_DIR": os.environ.get("OPMILL_CACHE_DIR", f"{folder}/cache")}
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=None if options.device == "cpu" else 1) as pool:
+        found = list(_until(start + options.seconds, pool, jobs))
     table: dict[str, dict[str, Any]] = defaultdict(dict)
     for result in found:
         for name, row in result["rows"].items():
@@ -373,6 +405,22 @@ def main() -> int:
         with open(options.json, "w") as f:
             json.dump(table, f, indent=1)
     return int(any(v["verdict"] in ("wrong", "crash") for t in table.values() for v in t.values()))
+
+
+def _until(end: float, pool: Any, jobs: list[Job]) -> Iterator[dict[str, Any]]:
+    """What is found before then. The rest of a shard whose process lost its device goes to another one."""
+    while jobs:
+        found, again = pool.imap_unordered(sweep, jobs), []
+        for k in range(len(jobs)):
+            try:
+                result = found.next(max(0.0, end - time.perf_counter()))
+            except multiprocessing.TimeoutError:
+                print(f"{len(jobs) - k + len(again)} shards are left out: no time was left")
+                return
+            if result["left"]:
+                again.append((result["dtype"], result["left"], *jobs[0][2:]))
+            yield result
+        jobs = again
 
 
 def report(table: dict[str, dict[str, Any]], show: list[str], blockers: int) -> None:

@@ -216,3 +216,21 @@ def test_optimizer_steps_are_kernels(kind, dtype):
         b.step()
     for p, q in zip(ours, theirs, strict=True):
         torch.testing.assert_close(p, q, atol=1e-6 if dtype == torch.float32 else 2e-2, rtol=1e-5 if dtype == torch.float32 else 2e-2)
+
+
+def test_a_kernel_that_is_compiled_while_it_runs():
+    """Its launch asks no dispatcher: a fake in place of the tensor would be read by the device."""
+    kernel = torch.cuda.jiterator._create_jit_fn("template <typename T> T f(T x, T y, T alpha) { return alpha * x + y; }", alpha=1.0)
+    x, y = made(64), made(64)
+    compiled = opmill.compile(lambda x, y: kernel(x * 2, y, alpha=2.5) + 1)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x, y), 2.5 * x * 2 + y + 1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_layouts_that_are_not_those_of_a_processor(last):
+    x = made(3, 8, 6, 4)
+    x = x.contiguous(memory_format=torch.channels_last) if last else x
+    for f in (lambda x: F.pixel_unshuffle(x * 2, 2), lambda x: F.pixel_shuffle(x * 2, 2), lambda x: torch.isin(x.long(), picked(3, 4))):
+        ours, theirs = opmill.compile(f)(x), f(x)
+        assert (ours.shape, ours.stride()) == (theirs.shape, theirs.stride())

@@ -65,6 +65,13 @@ def test_random_programs_as_for_a_gpu() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_is_run_on_gpus_runs_here_too() -> None:
+    command = [sys.executable, fuzz_graphs.__file__.replace("fuzz_graphs", "fuzz_gpu"), "--device", "cpu", "--mode", "default"]
+    done = subprocess.run([*command, "--seed", str(FIRST), "--count", "6", "--jobs", "1"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("'right': ") == 3, "programs, gradients and networks are judged"
+
+
 def test_values_beside_a_pole_are_judged_by_how_far_rounding_moves_them() -> None:
     x = torch.tensor([6.5, 7.0])
     source = "def program(a0):\n    t0 = torch.tanh(a0)\n    t1 = torch.reciprocal(t0 - 1)\n    return (t1, )\n"

@@ -108,3 +108,24 @@ def test_what_classes_have_their_objects_have_not():
         )
     )
     same(lambda x: ([attempt(lambda: 1 in 5), attempt(lambda: 1 in None), attempt(lambda: 1 in len), attempt(lambda: 1 not in 1.5)], x + 1))
+
+
+BESIDE_OPERATORS = (
+    "_data_address _has_storage _is_cow_tensor _is_cached_tensor _storage_address _get_tensor_metadata _dispatch_keys".split()
+)
+
+
+@pytest.mark.parametrize("name", BESIDE_OPERATORS)
+def test_what_looks_into_a_tensor_without_the_dispatcher_is_given_the_tensor(name):
+    """These functions of torch's C++ would look into a fake."""
+    ask, x = getattr(torch._C, name), torch.ones(3)
+
+    def program(x):
+        y = x * 2
+        return str(ask(x)), y + 1
+
+    for _ in range(2):
+        told, y = capture(program, "eager")(x)
+        assert told == str(ask(x)) and y.tolist() == [3.0] * 3
+    with pytest.raises(Exception, match=rf"FE010.*torch\._C\.{name}"):
+        capture(program, "eager", fullgraph=True)(x)

@@ -432,7 +432,7 @@ class FakeContext(TorchDispatchMode):
     def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         """By this package's rules; NotImplemented where they do not tell."""
         with self._deciding(op), no_dispatch(), torch._C._DisablePythonDispatcher():
-            return op.by_row(op.as_looped(metas, device), kwargs, symbolic=True)
+            return op.by_row(op.as_looped(metas, device), kwargs, device, symbolic=True)
 
     def _by_kernel(self, op: Operator, kernel: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """By the operators that torch's Python kernel is made of, each of which comes back here."""

@@ -11,7 +11,7 @@ import torch
 from . import compat
 from .passing import out_of_memory
 from .places import lead_into_memory
-from .rules import checks, counted_rules, rules, symbolic_rules
+from .rules import checks, counted_rules, elsewhere_rules, rules, symbolic_rules
 from .rules.pointwise import RECORDS, converted
 from .strides import like
 
@@ -41,7 +41,7 @@ _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
     f"aten::{n}"
-    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin replication_pad "
+    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static replication_pad "
     "reflection_pad index_fill "
     "roll pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle native_dropout_backward nll_loss2d_forward glu".split()
 )
@@ -106,6 +106,7 @@ class Operator:
         self._rule: Callable[..., Any] | None = getattr(func, "opmill_shapes", None) or rules().get(self.packet)
         """A row of this package, or one that whoever defined the operator put on it."""
         self._symbolic_rule: Callable[..., Any] | None = symbolic_rules().get(self.packet)
+        self._elsewhere: Callable[..., Any] | None = elsewhere_rules().get(self.packet)
         self.check: Callable[..., None] | None = checks().get(self.packet)
         """The row that raises as kernels do, and meta kernels do not."""
         self.counted: Callable[..., Any] | None = counted_rules().get(self.packet)
@@ -142,11 +143,15 @@ class Operator:
         """The arguments as the loop sees them that runs on this device: copies where it converts them first."""
         return converted(self.base_name, args) if self._converts and device is not None and device.type == "cpu" else args
 
-    def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
+    def by_row(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None, *, symbolic: bool = False) -> Any:
         """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors
-        given."""
+        given. ``device``: where the result will be."""
         if self.writes and not kwargs.keys().isdisjoint(self.writes):
             return NotImplemented
+        if self._elsewhere is not None and device is not None and device.type != "cpu":
+            out = self._elsewhere(self.base_name, self.overload, args, kwargs)
+            if out is not NotImplemented:
+                return out
         if symbolic and self._symbolic_rule is not None:
             out = self._symbolic_rule(self.base_name, self.overload, args, kwargs)
             if out is not NotImplemented:
@@ -156,7 +161,7 @@ class Operator:
     def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
         """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
         args = self.as_looped(args, device)
-        out = self.by_row(args, kwargs)
+        out = self.by_row(args, kwargs, device)
         if out is not NotImplemented:
             return out
         if not self._memoised:

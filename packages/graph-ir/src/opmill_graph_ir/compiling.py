@@ -198,7 +198,8 @@ def staged(state: Compilation) -> Steps:
     names, tensors = held_names(state.joint, *halves.graphs)
     state.layout, state.known = layout_of(state.joint, halves, names, state.stages, silent), tensors
     state.held, state.assumed = halves.forward.held_tensors, assumptions_of(state.joint.graph.sizes)
-    state.offsets = state.joint.graph.beginnings()
+    inputs = state.layout.inputs  # behind them are tangents, which come as they are wanted
+    state.offsets = tuple((k, offset) for k, offset in state.joint.graph.beginnings() if k < inputs)
     return list(zip(state.parts, state.graphs, strict=True))
 
 

@@ -265,9 +265,12 @@ _applied_directly: Callable[..., tuple[Any, ...]] = super(torch.autograd.Functio
 
 
 def _is_simple(layout: Layout) -> bool:
-    """Whether there is but one node, of a plan that writes nothing, and whose results are just what they are."""
+    """Whether there is but one node, which gives a gradient, of a plan that writes nothing, and whose results are just what they are."""
     more = layout.stages or layout.silent or layout.symbols or layout.written or layout.aliases or layout.derived or layout.bases
-    return not more and not layout.repeated and len(layout.parts) == 1 and bool(layout.tangents) and not layout.parts[0].spent
+    if more or layout.repeated or len(layout.parts) != 1:
+        return False
+    [part] = layout.parts
+    return bool(layout.tangents) and bool(part.gradients) and not part.spent
 
 
 def _natively(graph: TrainingGraph) -> Callable[..., Sequence[Any]] | None:

@@ -215,3 +215,36 @@ def test_exceptions_of_a_plan_leave_the_call(pair):
     with pytest.raises(Exception, match="RC05"):
         made.compiled.executable(torch.randn(2, 4, requires_grad=True))
     made.same(summed, given())
+
+
+NO_GRADIENT = {
+    "a norm that counts": lambda m, x: torch.linalg.vector_norm(x, 0),
+    "a norm that counts, of a weight": lambda m, x: torch.linalg.vector_norm(m.b, 0) + x.detach().sum(),
+    "its power": lambda m, x: torch.linalg.norm(x.flatten(), 0).square() * 2,
+}
+
+
+@pytest.mark.parametrize("name", NO_GRADIENT)
+def test_a_result_requires_grad_that_no_gradient_comes_from(name, twins):
+    """As eager's does: a program that takes its gradient goes on."""
+
+    def use(call, module, inputs):
+        out = call(*inputs)
+        found = torch.autograd.grad(out, [*inputs, *module.parameters()], allow_unused=True)
+        return [out.requires_grad, *(g is None for g in found)]
+
+    want, got = twins(Of(NO_GRADIENT[name]), given()).run(use, given())
+    assert want == got == [True, True, True, True]
+
+
+def test_a_gradient_that_is_written_by_strides_needs_nothing_of_where_tangents_begin(twins):
+    """The beginnings that a graph assumes are those of its inputs."""
+
+    def use(call, module, inputs):
+        call(*inputs).mul(2).sum().backward()
+        return grads(module, inputs)
+
+    wide = torch.randn(4, 4).requires_grad_()
+    pair = twins(Of(lambda m, x: torch.as_strided_scatter(x * 2, m.b[:2], (2,), (3,), 1)), wide)
+    assert not hasattr(pair.compiled.executable, "_offsets")
+    pair.same(use, wide)

@@ -383,7 +383,7 @@ class Interpreter(Operators, Assumptions):
         if result is not None and not not_implemented(result):
             return self.truth(result)
         iterator = self.attempt(lambda: self.iterate(container), TypeError)
-        refuse_no_part(self, container.python_type(), item.python_type())
+        refuse_no_part(self, container, item)
         if iterator is None:
             self.throw(TypeError, f"argument of type {container.python_type().__name__!r} is not {SEARCHED}")
         return any(self.equal(v, item) for v in each(self, iterator))

@@ -346,6 +346,8 @@ def named_by_program(vm: Machine, owner: Value, name: str, result: Value, args: 
     if (known := NUMBERS_KNOWN.get(owner.python_type())) is not None and len(args) == 1 and (name in OPERATORS or name in COMPARISONS):
         fits = issubclass(args[0].python_type(), known)
         return vm.fresh(NotImplemented) if not fits else reflected(vm, owner, name, args[0]) if nothing else result
+    if nothing and name in COMPARISONS and args and issubclass(args[0].python_type(), owner.python_type()):
+        vm.unsupported("FE025", f"method {name} of {owner.describe()} with {args[0].describe()}", "it is not known while capturing")
     if nothing and name not in COMPARISONS and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES)):
         vm.unsupported("FE020", f"method {name} of {owner.describe()}", "it has no symbolic counterpart for this argument")
     return result

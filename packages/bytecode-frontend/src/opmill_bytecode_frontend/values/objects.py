@@ -560,12 +560,16 @@ def ask_length(vm: Machine, value: Value) -> Value | None:
     return hint
 
 
-def refuse_no_part(vm: Machine, text: type, part: type) -> None:
-    """What texts say of a search for what cannot be a part of them."""
+def refuse_no_part(vm: Machine, container: Value, item: Value) -> None:
+    """What texts say of a search for what cannot be a part of them. They are searched for parts, not through their items: for what is not
+    known, nothing can be said."""
+    text, part = container.python_type(), item.python_type()
     if issubclass(text, str) and not issubclass(part, str):
         vm.throw(TypeError, f"'in <string>' requires string as left operand, not {part.__name__}")
     if issubclass(text, (bytes, bytearray)) and not hasattr(part, "__index__") and not issubclass(part, (bytes, bytearray, memoryview)):
         vm.throw(TypeError, f"a bytes-like object is required, not {part.__name__!r}")
+    if issubclass(text, (str, bytes, bytearray)):
+        vm.unsupported("FE025", f"{item.describe()} in {container.describe()}", "it is not known while capturing")
 
 
 def by_index(owner: Value) -> IteratorValue:

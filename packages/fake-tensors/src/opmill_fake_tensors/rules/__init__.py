@@ -30,6 +30,12 @@ def symbolic_rules() -> Mapping[str, Rule]:
 
 
 @functools.cache
+def elsewhere_rules() -> Mapping[str, Rule]:
+    """Rows for devices that are no processors, from the dict ``ELSEWHERE``: they are asked first there."""
+    return _collected("ELSEWHERE")
+
+
+@functools.cache
 def counted_rules() -> Mapping[str, Rule]:
     """Rows of operators whose results have sizes that only data tell, from the dicts ``COUNTED``."""
     return _collected("COUNTED")

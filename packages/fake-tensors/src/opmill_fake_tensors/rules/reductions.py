@@ -202,6 +202,14 @@ def _batch_norm_legit(overload: str, x: Tensor, weight: Any, bias: Any, *rest: A
 # ---- orders --------------------------------------------------------------------------------------------------------
 
 
+@RULES.row("isin")
+def _isin(overload: str, elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    """In rows, however the elements lie: torch's own meta kernel in Python keeps their order."""
+    if overload not in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor"):
+        return NotImplemented
+    return dense(elements.size() if isinstance(elements, Tensor) else (), torch.bool)
+
+
 @RULES.row("topk")
 def _topk(overload: str, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     rank = x.dim()

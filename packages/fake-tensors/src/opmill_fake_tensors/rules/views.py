@@ -5,7 +5,7 @@ A row gives a meta tensor that shares the storage of its argument."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from ..table import Rules, alike
 from ..views import expanded, inferred, strides_of_view
 from .retyped import view_as_type
 
-RULES: dict[str, Callable[..., Any]] = {}
+RULES = Rules()
 SYMBOLIC = Rules()
 Tensor = torch.Tensor
 
@@ -297,6 +297,7 @@ def _unfold(overload: str, x: Tensor, dim: int, size: int, step: int) -> Any:
     return _view(x, [*sizes, size], [*strides, inner])
 
 
+@RULES.row("slice_scatter")  # whose decomposition in torch 2.11 keeps the strides of what is expanded
 @SYMBOLIC.row("slice_scatter")
 def _slice_scatter(overload: str, x: Tensor, part: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     return _scattered(x, part, _slice("Tensor", x, dim, start, end, step))
