@@ -258,19 +258,18 @@ class Interpreter(Operators, Assumptions):
             if known and self.may_be_rebound(namespace, value):
                 self.guard(Is(Item(pinned, name), value))
             return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
+        if not known:
+            self.guard(Absent(pinned, name))
         if module is not None:
-            if not known:
-                self.guard(Absent(pinned, name))
             try:
                 return self.wrap(getattr(module, name))
             except Exception as exc:
                 self.throw_real(exc)
-        if not known:
-            self.guard(Absent(pinned, name))
-        found = getattr(builtins, name, MISSING)
+        found, everywhere = vars(builtins).get(name, MISSING), Pinned(vars(builtins), "builtins.__dict__")
         if found is MISSING:
+            self.guard(Absent(everywhere, name))
             self.no_name(name)
-        return self.wrap(found, Pinned(found, name))
+        return self.wrap(found, Pinned(found, name) if known else Item(everywhere, name))
 
     def names(self, namespace: dict[str, object]) -> Value:
         """The dictionary of a module's names."""

@@ -43,6 +43,8 @@ class CellValue(Value):
             try:
                 content = self.obj.cell_contents
             except ValueError:
+                if self.source is not None:
+                    vm.guard(Predicate(self.source, holds_nothing, "is empty"))
                 return MISSING
             self.content = vm.wrap(content, CellContents(self.source))
         return self.content
@@ -61,6 +63,15 @@ class CellValue(Value):
                 vm.throw(ValueError, "Cell is empty")
             return content
         return super().getattr(vm, name)
+
+
+def holds_nothing(cell: types.CellType) -> bool:
+    """Whether a variable that inner functions see has no value."""
+    try:
+        cell.cell_contents  # noqa: B018 - that it raises is the answer
+    except ValueError:
+        return True
+    return False
 
 
 #: Attributes that functions have by themselves.
