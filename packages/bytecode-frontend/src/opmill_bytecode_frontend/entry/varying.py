@@ -167,6 +167,8 @@ class Seen:
         """How often what a small tensor holds led to another capture."""
         self.numbers: dict[Source, int] = {}
         """How often a value led to another capture."""
+        self.before: dict[Source, frozenset[int]] = {}
+        """The entries (`id`) that there were when a number was seen to change: that they assume it tells nothing of those made since."""
         self.called = called
         self.remade = remade
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
@@ -216,6 +218,8 @@ class Seen:
         texts: set[Source] = set()
         said: dict[Source, object] = {}
         same: set[Source] = set()
+        learnt = self._known_numbers()
+        entries = list(entries)
         for entry in entries:
             other = of_another_class(entry.guards, values)
             for guard in each_fact(entry.guards):
@@ -248,12 +252,15 @@ class Seen:
                 elif type(guard) is Is and is_replaced(guard, value_of(guard.source, values)):
                     self.rebound.add(guard.source)
                 elif type(guard) is Equals and type(guard.value) in (int, float):
-                    self._note_number(guard, values, missed)
+                    if id(entry) not in self.before.get(guard.source, ()):
+                        self._note_number(guard, values, missed)
                 elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
                     if not reference.check(guard, values):  # a text made between two graphs
                         self.numbers[guard.source] = CHANGES
                 elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
                     missed |= set() if reference.check(guard, values) else {guard.sources[0]}
+        for source, _ in self._known_numbers() - learnt:
+            self.before[source] = frozenset(map(id, entries))
         for source in missed:
             self.numbers[source] = self.numbers.get(source, 0) + 1
         for source in texts - same:
@@ -263,6 +270,11 @@ class Seen:
         often = {source for source in texts - same if self.texts[source] == self.patience}
         often |= {source for source in missed if self.numbers[source] == CHANGES}
         return [guard for source, guard in said.items() if source in often and self.may_break and not on_stack(source)]
+
+    def _known_numbers(self) -> set[tuple[Source, str]]:
+        """The numbers that are known to change, and as what."""
+        kinds = {"int": self.ints, "small": self.small, "float": self.floats}
+        return {(source, kind) for kind, sources in kinds.items() for source in sources}
 
     def _note_tensor(self, guard: TensorMatch, values: Mapping[str, object]) -> None:
         tensor = value_of(guard.source, values)

@@ -20,12 +20,14 @@ from opmill_guards.source import Attr, Source, TensorProperty
 
 from ..entry.varying import SMALLEST
 from ..messages.excerpt import Span, excerpt
-from ..values.number import Sourced, SymbolicNumber
+from ..values.floating import FloatNumber
+from ..values.number import Sourced, SymbolicNumber, is_int
 
 if TYPE_CHECKING:
     from opmill_fake_tensors.symbols.index import Atom
 
     from ..entry.varying import Limits
+    from ..values.base import Machine, Value
     from ..values.tensor import TensorValue
 
 _FORMS = {
@@ -275,6 +277,18 @@ class Numbers:
         except KeyError:
             return None
         return value.evaluate({name: s.hint for name, s in self.sizes.symbols.items() if s.hint is not None}), text, sources
+
+    def power(self, vm: Machine, base: object, exponent: object) -> Value | None:
+        """A power that is a float, computed before the graph; None for one of ints, and where it cannot be."""
+        left, right = (self.sourced(number) for number in (base, exponent))
+        if left is None or right is None or (is_int(base) and is_int(exponent) and right[0] >= 0):
+            return None
+        if any(isinstance(source, TensorProperty) for source in (*left[2], *right[2])):
+            return None
+        first, second = (FloatNumber(vm, *found) if found[2] else found[0] for found in (left, right))
+        if isinstance(first, FloatNumber):
+            return first.power(second)
+        return second.power(first, swapped=True) if isinstance(second, FloatNumber) else None
 
     def is_given(self, name: str) -> bool:
         """Whether a symbol is known when the function is called."""

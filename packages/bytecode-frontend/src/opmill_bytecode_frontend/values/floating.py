@@ -23,13 +23,14 @@ ARITHMETIC: dict[str, tuple[str, Callable[[object, object], object]]] = {
 }  # fmt: skip
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 UNARY: dict[str, tuple[str, Callable[[float], float]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
+POWERS = ("__pow__", "__rpow__")
 ITSELF = ("__pos__", "__float__")
 WHOLE: dict[str, tuple[str, Callable[[float], int]]] = {
     "__int__": ("math.trunc", math.trunc), "__trunc__": ("math.trunc", math.trunc), "__floor__": ("math.floor", math.floor),
     "__ceil__": ("math.ceil", math.ceil), "__round__": ("round", round),
 }  # fmt: skip
 """What gives an int: one that is not assumed either."""
-ANSWERED = frozenset({*WHOLE, *UNARY, *ITSELF, *COMPARISONS, *ARITHMETIC, *REFLECTED, "__divmod__"})
+ANSWERED = frozenset({*WHOLE, *UNARY, *ITSELF, *COMPARISONS, *ARITHMETIC, *REFLECTED, *POWERS, "__divmod__"})
 """Methods that are answered without assuming the value."""
 OF_DATA = "of data"
 """What ``symbolic`` is of numbers that only data tell."""
@@ -172,10 +173,8 @@ class FloatNumber(Value):
             return FloatNumber(vm, round(self.value, places), f"round({self.text}, {places})", self.sources, self.operations + 1)
         if name == "__divmod__" and (other := operand(vm, args[0])) is not None:
             return TupleValue([self.arithmetic("__floordiv__", other), self.arithmetic("__mod__", other)])
-        if name == "__pow__" and (power := operand(vm, args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
-            self.decide("__lt__", 1e100)
-            self.decide("__gt__", -1e100)
-            return self.computed(operator.pow, power, "({left} ** {right})")
+        if name in POWERS and len(args) == 1 and (other := operand(vm, args[0])) is not None:
+            return self.power(other, swapped=name == "__rpow__")
         return self.as_constant(vm, name, args)
 
     def arithmetic(self, name: str, other: object) -> Value:
@@ -188,6 +187,18 @@ class FloatNumber(Value):
         if isinstance(other, int) and abs(other) >= 1 << 53:
             self.constant()
         return self.computed(function, other, f"({{right}} {symbol} {{left}})" if swapped else f"({{left}} {symbol} {{right}})", swapped)
+
+    def power(self, other: object, swapped: bool = False) -> Value:
+        """A power whose result is known to be a float: other bases give complex numbers, or raise; ints give ints."""
+        base, exponent = (other, self) if swapped else (self, other)
+        first, second = value_of(base), value_of(exponent)
+        whole = type(first) is int and type(second) is int
+        if not tame_power(base, exponent) or (whole and not bounded(exponent, -1e6, -1.0)):
+            self.all_assumed(other)
+            found = ConstantValue(first).special(self.vm, "__pow__", [ConstantValue(second)])
+            assert found is not None
+            return found
+        return self.computed(operator.pow, other, "({right} ** {left})" if swapped else "({left} ** {right})", swapped)
 
     def as_constant(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         plain = [ConstantValue(a.constant()) if a.symbolic else a for a in args]
@@ -218,6 +229,39 @@ class FloatNumber(Value):
 def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
     """The tracked value of a float found at ``source`` that is not assumed."""
     return FloatNumber(vm, value, "{0}", {source: value})
+
+
+def bounded(number: object, low: float, high: float) -> bool:
+    """Whether a number is in this range, ends included; of one that changes that is assumed from here on."""
+    if isinstance(number, FloatNumber):
+        return number.decide("__ge__", low) and number.decide("__le__", high)
+    assert isinstance(number, (int, float)), number
+    return low <= number <= high
+
+
+def value_of(number: object) -> int | float:
+    """What a number is now."""
+    value = number.value if isinstance(number, FloatNumber) else number
+    assert isinstance(value, (int, float)), value
+    return value
+
+
+WIDTHS = ((1e30, 8.0), (1e4, 64.0), (3.0, 600.0))
+"""Of powers of which both numbers change: what is the most for the base and its reciprocal, and for the exponent."""
+
+
+def tame_power(base: object, exponent: object) -> bool:
+    """Whether a base and an exponent are in ranges in which the power is a float, as ``abs(exponent * log(base)) < 700`` is there, which is
+    assumed of those that change."""
+    first, second = value_of(base), value_of(exponent)
+    if not isinstance(exponent, FloatNumber):
+        high = math.exp(min(600 / max(abs(second), 1), 600))
+        low = -high if second >= 0 and second == int(second) else 0.0 if second > 0 else 1 / high
+        return bounded(base, low, high)
+    if not isinstance(base, FloatNumber):
+        return 1e-300 < first < 1e300 and bounded(exponent, -(most := 700 / max(abs(math.log(first)), 1e-10)), most)
+    fitting = [(wide, most) for wide, most in WIDTHS if 1 / wide <= first <= wide and abs(second) <= most]
+    return any(bounded(base, 1 / wide, wide) and bounded(exponent, -most, most) for wide, most in fitting[:1])
 
 
 def is_known_number(value: Value) -> bool:

@@ -103,6 +103,8 @@ class SymbolicNumber(Value):
         if other is None:
             return ConstantValue(NotImplemented)
         mine = self.number
+        if operation == "__pow__" and (found := vm.recorder.numbers.power(vm, *((other, mine) if name in REFLECTED else (mine, other)))):
+            return found
         if name in DIVMOD:
             whole = is_int(mine) and is_int(other)  # of others Python's texts are their own
             parts = [self.special(vm, part, args) for part in DIVMOD[name]] if whole else []
