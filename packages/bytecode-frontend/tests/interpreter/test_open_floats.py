@@ -14,6 +14,8 @@ from opmill_bytecode_frontend.entry.capture import capture
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.cat([torch.randn(5, 8, generator=GENERATOR) * 2, torch.tensor([[0.0, -0.0, math.nan, math.inf, -math.inf, 0.37, -0.37, 2.0]])])
 MATRIX = torch.randn(8, 6, generator=GENERATOR)
+ROW = torch.tensor([0, 2, 0])
+MASK = torch.tensor([True, False, True])
 VALUES = (0.4, 0.37, 1.7, 2.75, 0.11, 3.3)
 
 
@@ -29,9 +31,31 @@ EXACT: dict[str, Callable[..., Any]] = {
     "threshold": lambda x, v: (F.threshold(x, v, 0.25), F.threshold(x, 0.25, v), F.threshold(x, v, v), torch.threshold(x, -v, v)),
     "remainders": lambda x, v: (x % v, torch.fmod(x, v), x.remainder(-v), x // v, torch.floor_divide(x, v), v % x, v // x),
     "normalize": lambda x, v: F.normalize(x, eps=v),
+    "elu": lambda x, v: (F.elu(x, v), F.elu(x, alpha=-v), torch.nn.ELU(v)(x)),
+    "hardtanh": lambda x, v: (F.hardtanh(x, -v, v), F.hardtanh(x, max_val=v), F.hardtanh(x, min_val=-v)),
+    "hardshrink": lambda x, v: (F.hardshrink(x, v), F.hardshrink(x, -v), torch.hardshrink(x, lambd=v)),
+    "softshrink": lambda x, v: (F.softshrink(x, v), F.softshrink(x, lambd=v)),
+    "div": lambda x, v: (torch.div(x, v, rounding_mode="floor"), x.div(v, rounding_mode="trunc"), torch.div(x, v)),
+    "copysign": lambda x, v: (torch.copysign(x, v), x.copysign(2 - v)),
+    "full_like": lambda x, v: (torch.full_like(x, v), x.new_full((2, 3), v), x.new_full(size=(2,), fill_value=v)),
+    "clamp_": lambda x, v: (x.clone().clamp_(-v, v), x.clone().clamp_(max=v), x.clone().clamp_min_(v), x.clone().clamp_max_(v)),
+    "index_fill": lambda x, v: (x.index_fill(0, ROW, v), torch.index_fill(x, 0, ROW, v), x.clone().index_fill_(0, ROW, v)),
+    "scatter": lambda x, v: (x.scatter(0, ROW[None], v), torch.scatter(x, 0, ROW[None], v), x.clone().scatter_(0, ROW[None], v)),
+    "where": lambda x, v: (torch.where(MASK, v, 0.0), torch.where(MASK, 1, v), torch.where(MASK, v, -v)),
+    "linspace": lambda x, v: (torch.linspace(0, v, 5), torch.linspace(v, 1, 5, dtype=torch.float64), torch.linspace(-v, v, 4)),
+    "logspace": lambda x, v: (torch.logspace(0, v, 5), torch.logspace(-v, v, 3, base=2)),
+    "each": lambda x, v: (torch._foreach_clamp_min([x, x + 1], v), torch._foreach_clamp_max([x], v)),
+    "tensors": lambda x, v: (torch.tensor(v, device="cpu"), torch.tensor([v, 1.0], dtype=torch.float64, device=torch.device("cpu"))),
+    "a distribution": lambda x, v: torch.distributions.Normal(x, v + 1, validate_args=False).log_prob(x),
+    "what no float has": lambda x, v: x * (2 if hasattr(v, "__torch_function__") else 3) * getattr(v, "shape", 2),
     "temperatures": lambda x, v: (F.softmax(x / v, -1), F.softmin(x * v, -1)),
 }
 ROUNDED: dict[str, Callable[..., Any]] = {
+    "celu": lambda x, v: (F.celu(x, v), torch.celu(x, alpha=v + 1), torch.nn.CELU(v)(x)),
+    "softplus": lambda x, v: (F.softplus(x, v), F.softplus(x, v + 1, 5), F.softplus(x, beta=v, threshold=1)),
+    "powers of each": lambda x, v: torch._foreach_pow([x.abs(), x], v),
+    "xlogy": lambda x, v: (torch.xlogy(x, v), x.xlogy(v)),
+    "addr": lambda x, v: torch.addr(part(x), x[:, 0], x[0, :6], alpha=v),
     "powers of it": lambda x, v: (v**x, torch.pow(v, x)),
     "powers": lambda x, v: (x**v, torch.pow(x, v), x.pow(-v), x.abs() ** v),
     "addmm": lambda x, v: (torch.addmm(part(x), x, MATRIX.to(x.dtype), alpha=v), part(x).addmm(x, MATRIX.to(x.dtype), beta=v)),
@@ -54,6 +78,11 @@ KINDS: dict[str, Callable[[], torch.Tensor]] = {
 }
 
 
+def flat(made: Any) -> list[torch.Tensor]:
+    """The tensors in lists and tuples."""
+    return [made] if isinstance(made, torch.Tensor) else [tensor for each in made for tensor in flat(each)]
+
+
 def outcome(fn: Callable[..., Any], x: torch.Tensor, v: float) -> Any:
     """What it gives, and gradients; or what it raises."""
     x = x.detach().clone().requires_grad_(x.requires_grad)
@@ -61,9 +90,9 @@ def outcome(fn: Callable[..., Any], x: torch.Tensor, v: float) -> Any:
         given = fn(x, v)
         made = given if isinstance(given, tuple) else (given,)
         if x.requires_grad:
-            sum(each.sum() for each in made).backward()
-            return [*(each.detach() for each in made), x.grad]
-        return list(made)
+            sum(each.sum() for each in flat(made) if each.requires_grad).backward()
+            return [*(each.detach() for each in flat(made)), x.grad]
+        return flat(made)
     except Exception as error:
         return type(error), str(error)
 

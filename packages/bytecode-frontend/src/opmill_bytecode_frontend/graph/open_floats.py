@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,37 +13,14 @@ import torch.nn.functional as F
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
-from ..values.data_dependent import LateFloat
 from ..values.floating import FloatNumber
 from ..values.tensor import TensorValue
+from .open_activations import ROWS
+from .open_scalars import Given, Rule, changes, in_place, scalar
 from .operands import is_plain_on_cpu
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-
-Given = Mapping[str, Value]
-Rule = Callable[["Recorder", TensorValue, Given], Value | None]
-NOTHING = ConstantValue(None)
-
-
-def changes(value: Value | None) -> bool:
-    """Whether a value is a float that is not assumed."""
-    return type(value) in (FloatNumber, LateFloat)
-
-
-def scalar(recorder: Recorder, number: Value | None, like: TensorValue) -> Value | None:
-    """The tensor that stands for a number beside another: of that one's own type. None stays."""
-    if number is None or (type(number) is ConstantValue and number.value is None):
-        return NOTHING
-    if changes(number):
-        double = recorder.double_of(number)
-    elif type(number) is ConstantValue and type(number.value) in (int, float):
-        return recorder.call_function(
-            recorder.vm, torch.scalar_tensor, [number], {"dtype": ConstantValue(like.fake.dtype), "device": ConstantValue(like.fake.device)}
-        )
-    else:
-        return None
-    return recorder.call_method(recorder.vm, "to", [double, ConstantValue(like.fake.dtype)], {})
 
 
 def between(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
@@ -60,12 +37,6 @@ def from_below(recorder: Recorder, x: TensorValue, given: Given) -> Value | None
 def from_above(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     """clamp_max(x, b)"""
     return between(recorder, x, {"max": given["bound"]})
-
-
-def in_place(given: Given) -> bool:
-    """Whether an operator writes to its tensor, or may."""
-    said = given.get("inplace")
-    return said is not None and not (type(said) is ConstantValue and said.value is False)
 
 
 def leaky(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
@@ -136,6 +107,7 @@ def product(function: Callable[..., torch.Tensor]) -> Rule:
 # The names of what comes behind the tensor, and the rule; by the functions and methods that mean it.
 CLAMPED, BOUND, SCALED = ("min", "max"), ("bound",), ("left", "right")
 RULES: dict[object, tuple[tuple[str, ...], Rule]] = {
+    **ROWS,
     **dict.fromkeys(("clamp", "clip", torch.clamp, torch.clip), (CLAMPED, between)),
     **dict.fromkeys(("clamp_min", torch.clamp_min), (BOUND, from_below)),
     **dict.fromkeys(("clamp_max", torch.clamp_max), (BOUND, from_above)),
@@ -145,8 +117,29 @@ RULES: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys(("addmm", torch.addmm), (SCALED, product(torch.mm))),
     **dict.fromkeys(("baddbmm", torch.baddbmm), (SCALED, product(torch.bmm))),
     **dict.fromkeys(("addmv", torch.addmv), (SCALED, product(torch.mv))),
+    **dict.fromkeys(("addr", torch.addr), (SCALED, product(torch.outer))),
 }
-KEYWORDS = {"negative_slope", "threshold", "value", "inplace", "min", "max", "alpha", "beta", "exponent", "input"}
+KEYWORDS = {
+    "lambd",
+    "min_val",
+    "max_val",
+    "other",
+    "rounding_mode",
+    "fill_value",
+    "size",
+    "dim",
+    "index",
+    "negative_slope",
+    "threshold",
+    "value",
+    "inplace",
+    "min",
+    "max",
+    "alpha",
+    "beta",
+    "exponent",
+    "input",
+}
 WIDE = (torch.float32, torch.float64)
 """Types in which torch computes what a tensor of such a type gives."""
 

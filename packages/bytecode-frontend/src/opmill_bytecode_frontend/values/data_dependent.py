@@ -80,6 +80,8 @@ class Late(Value):
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__class__" or callable(getattr(self.cls, name, None)):
             return super().getattr(vm, name)
+        if not hasattr(self.cls, name):  # which no value has
+            return ConstantValue(self.cls()).getattr(vm, name)
         self.constant()
 
 

@@ -223,6 +223,8 @@ class FloatNumber(Value):
             return self
         if name == "__class__" or callable(getattr(float, name, None)):
             return super().getattr(vm, name)
+        if not hasattr(float, name):  # which no value has
+            return ConstantValue(0.0).getattr(vm, name)
         return ConstantValue(self.constant()).getattr(vm, name)
 
 

@@ -147,7 +147,8 @@ class SymbolicNumber(Value):
             return self
         if name == "__class__" or callable(getattr(self.python_type(), name, None)):
             return super().getattr(vm, name)
-        return ConstantValue(self.constant()).getattr(vm, name)
+        kind = self.python_type()
+        return ConstantValue(self.constant() if hasattr(kind, name) else kind()).getattr(vm, name)
 
 
 class UndecidedTruth(Value):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 FACTORS: dict[Callable[..., object], str] = {torch.add: "alpha", torch.sub: "alpha", torch.addcmul: "value", torch.addcdiv: "value"}
 """Function -> the keyword of its factor. The method of that name multiplies by one that is not assumed."""
 EACH: dict[Callable[..., object], str] = {
-    getattr(torch, f"_foreach_{name}{suffix}"): name + suffix for name in ("add", "sub", "mul", "div", "lerp") for suffix in ("", "_")
+    getattr(torch, f"_foreach_{name}{suffix}"): name + suffix
+    for name in ("add", "sub", "mul", "div", "lerp", "clamp_min", "clamp_max", "pow")
+    for suffix in ("", "_")
 }
 """Function of lists -> the method that computes the same of each tensor, which is what the function calls on processors."""
 

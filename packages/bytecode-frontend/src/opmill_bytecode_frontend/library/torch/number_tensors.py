@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...graph.operands import is_plain_on_cpu
 from ...interpretation.owners import under_own_name
 from ...values.base import Value
 from ...values.constant import ConstantValue, is_none
@@ -18,6 +19,7 @@ from ...values.floating import FloatNumber
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
+from ..dispatch import torch_call
 from ..registry import handles
 
 if TYPE_CHECKING:
@@ -120,4 +122,26 @@ def full(vm: Interpreter, size: Value, fill_value: Value, **kwargs: Value) -> Va
     return repeated.method(vm, "clone", [], {"memory_format": ConstantValue(torch.contiguous_format)})
 
 
-__all__ = ["full", "put_together"]
+def as_end(vm: Interpreter, number: Value) -> Value:
+    """An end of a range as ``torch.linspace`` takes it: a tensor, of which it takes the number, where that is not known."""
+    return held(vm, number, torch.float64) if isinstance(number, (LateFloat, FloatNumber)) else number
+
+
+@handles(torch.logspace)
+def logspace(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.logspace()``"""
+    return torch_call(vm, torch.logspace, [*(as_end(vm, end) for end in args[:2]), *args[2:]], kwargs)
+
+
+@handles(torch.where)
+def chosen(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.where()``: of two numbers of which one is not known, by tensors of the type that they have together."""
+    numbers = args[1:] if len(args) == 3 and not kwargs else ()
+    floats = [each for each in numbers if isinstance(each, (LateFloat, FloatNumber))]
+    if not floats or type(args[0]) is not TensorValue or not is_plain_on_cpu(args[0]) or any(kind_of(each) is None for each in numbers):
+        return torch_call(vm, torch.where, list(args), kwargs)
+    given: list[Value] = [held(vm, each, torch.get_default_dtype()) for each in numbers]
+    return vm.recorder.call_function(vm, torch.where, [args[0], *given], {})
+
+
+__all__ = ["as_end", "chosen", "full", "put_together"]

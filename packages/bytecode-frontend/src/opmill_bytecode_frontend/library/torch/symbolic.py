@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from ...values.tensor import TensorValue
 from ..dispatch import fold
 from ..registry import handles, named
 from ..standard.mathematics import function_of_float
-from .number_tensors import put_together
+from .number_tensors import as_end, put_together
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -65,7 +66,7 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     elif is_none(kwargs.get("dtype", NOTHING)) and has_numpy(vm, data):
         with contextlib.suppress(NotConstant):
             kwargs["dtype"] = dtype_like(vm, like(vm, data))
-    if kwargs.keys() <= {"dtype"} and (made := put_together(vm, data, kwargs.get("dtype", NOTHING))) is not None:
+    if is_on_processor(kwargs) and (made := put_together(vm, data, kwargs.get("dtype", NOTHING))) is not None:
         return made
     if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
         dtype = kwargs.get("dtype", NOTHING)
@@ -78,6 +79,13 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)
+
+
+def is_on_processor(said: Mapping[str, Value]) -> bool:
+    """Whether a tensor is made there, and nothing is said of it but its type."""
+    device = said.get("device", NOTHING)
+    there = is_none(device) or (type(device) is ConstantValue and torch.device(device.value).type == "cpu")
+    return said.keys() <= {"dtype", "device"} and there and torch.get_default_device().type == "cpu"
 
 
 def dtype_like(vm: Interpreter, data: object) -> Value:
@@ -131,7 +139,8 @@ def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: 
         and kwargs.keys() <= {"dtype", "device"}
         and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
     )
-    return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [start, end, steps], kwargs)
+    ends = [as_end(vm, end) for end in (start, end)]
+    return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [*ends, steps], kwargs)
 
 
 @handles(torch.nn.functional.one_hot)
