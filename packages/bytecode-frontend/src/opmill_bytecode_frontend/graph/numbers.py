@@ -13,7 +13,7 @@ import torch
 from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.jagged import is_ragged
 from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of, sym_int
-from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
+from opmill_fake_tensors.symbols.real import FUNCTIONS, Real, fraction
 from opmill_fake_tensors.wrappers import first_shares, takes_operators
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Attr, Source, TensorProperty
@@ -21,7 +21,7 @@ from opmill_guards.source import Attr, Source, TensorProperty
 from ..entry.varying import SMALLEST
 from ..messages.excerpt import Span, excerpt
 from ..values.floating import FloatNumber
-from ..values.number import Sourced, SymbolicNumber, is_int
+from ..values.number import WHOLE, Sourced, SymbolicNumber, assumed_outcome, is_int
 
 if TYPE_CHECKING:
     from opmill_fake_tensors.symbols.index import Atom
@@ -44,6 +44,8 @@ _FORMS = {
 }
 """Operations of a ``Real`` as guards write them."""
 
+WORD = 62
+"""Bits of the ints that are computed before a graph."""
 NodeOf = Callable[["TensorValue | SymbolicNumber"], torch.fx.Node]
 
 
@@ -289,6 +291,38 @@ class Numbers:
         if isinstance(first, FloatNumber):
             return first.power(second)
         return second.power(first, swapped=True) if isinstance(second, FloatNumber) else None
+
+    def rounded(self, vm: Machine, name: str, number: object) -> Value | None:
+        """A float that is computed from ints, rounded before the graph; None for what sizes have an expression of."""
+        if type(number) is not torch.SymFloat or (
+            isinstance(number.node.value, Real) and fraction(number.node.value) is not None and name != "__round__"
+        ):
+            return None
+        found = self.sourced(number)
+        if found is None or any(isinstance(source, TensorProperty) for source in found[2]):
+            return None
+        return FloatNumber(vm, *found).special(vm, name, [])
+
+    def whole(self, vm: Machine, name: str, left: object, right: object) -> Value | None:
+        """An operation of two ints, computed before the graph where it is one of 64 bits; None for others, and where it cannot be."""
+        if not (is_int(left) and is_int(right)) or (name == "__pow__" and not isinstance(right, torch.SymInt)):
+            return None
+        first, second = self.sourced(left), self.sourced(right)
+        if first is None or second is None or any(isinstance(source, TensorProperty) for source in (*first[2], *second[2])):
+            return None
+        if name in ("__pow__", "__lshift__", "__rshift__") and not 0 <= second[0] < WORD:
+            return None
+        value = getattr(operator, name)(first[0], second[0])
+        if abs(value) >= 1 << WORD:
+            return None
+        sources = {**first[2], **second[2]}
+        texts = [f"({text})".format(*(f"{{{list(sources).index(source)}}}" for source in own)) for _, text, own in (first, second)]
+        text = f"({texts[0]} {WHOLE[name]} {texts[1]})"
+        if name in ("__pow__", "__lshift__", "__rshift__"):
+            for comparison, bound in (("__ge__", 0), ("__lt__", WORD)):
+                assumed_outcome(vm, comparison, second, (bound, str(bound), {}))
+        assumed_outcome(vm, "__lt__", (abs(value), f"abs({text})", sources), (1 << WORD, str(1 << WORD), {}))
+        return vm.recorder.computed_input(value, text, sources)
 
     def is_given(self, name: str) -> bool:
         """Whether a symbol is known when the function is called."""

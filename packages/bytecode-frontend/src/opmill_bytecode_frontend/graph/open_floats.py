@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
-from ..values.floating import FloatNumber
+from ..values.floating import FloatNumber, as_float
 from ..values.tensor import TensorValue
 from .open_activations import ROWS
 from .open_scalars import Given, Rule, changes, in_place, scalar
@@ -146,10 +146,11 @@ WIDE = (torch.float32, torch.float64)
 
 def opened(recorder: Recorder, target: object, args: Sequence[Value], kwargs: Given) -> Value | None:
     """What an operator gives for floats that are not assumed; None where these have to be assumed, or none is there."""
-    if not any(map(changes, (*args, *kwargs.values()))) or not KEYWORDS.issuperset(kwargs):
-        return None
     found = RULES.get(target) if isinstance(target, Hashable) else None  # functions of C++ libraries need not be
-    if found is None:
+    if found is None or not KEYWORDS.issuperset(kwargs):
+        return None
+    args, kwargs = [as_float(recorder.vm, a) for a in args], {name: as_float(recorder.vm, a) for name, a in kwargs.items()}
+    if not any(map(changes, (*args, *kwargs.values()))):
         return None
     names, rule = found
     if rule is to_the_power and len(args) == 2 and changes(args[0]):  # the base: what torch makes of a number there is such a tensor

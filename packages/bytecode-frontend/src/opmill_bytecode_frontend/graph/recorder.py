@@ -30,7 +30,7 @@ from ..messages.excerpt import Span
 from ..values.base import Lazy, Machine, NotConstant, Value, content
 from ..values.constant import ConstantValue
 from ..values.data_dependent import LateFloat
-from ..values.floating import FloatNumber
+from ..values.floating import FloatNumber, as_float
 from ..values.immutable import SettledValue
 from ..values.mapping import DictValue
 from ..values.modules import running_module
@@ -44,7 +44,7 @@ from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
-from .open_floats import opened
+from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
 from .questions import UNKNOWN, is_the_programs, name_of, refused, register
 from .regions import Region
@@ -412,10 +412,10 @@ class Recorder:
         if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self.is_filled(args, target):
             assert isinstance(args[0], TensorValue), args
             return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
-        number = args[-1] if args and type(args[-1]) in (FloatNumber, LateFloat) else None
-        if number is not None and len(args) == FILLING.get(target) and self.is_filled(args, target):
+        number = as_float(self.vm, args[-1]) if args and (target in FILLING or target in LERPING) else None
+        if changes(number) and len(args) == FILLING.get(target) and self.is_filled(args, target):
             return [*args[:-1], self.double_of(number)]
-        if number is not None and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
+        if changes(number) and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
             return [*args[:2], self.call_method(self.vm, "to", [self.double_of(number), ConstantValue(first.fake.dtype)], {})]
         return args
 

@@ -241,6 +241,13 @@ def bounded(number: object, low: float, high: float) -> bool:
     return low <= number <= high
 
 
+def as_float(vm: Machine, value: Value) -> Value:
+    """A float that is computed from ints among the arguments, as one that changes; other values as they are."""
+    if type(value) is SymbolicNumber and type(value.number) is torch.SymFloat and isinstance(found := operand(vm, value), FloatNumber):
+        return found
+    return value
+
+
 def value_of(number: object) -> int | float:
     """What a number is now."""
     value = number.value if isinstance(number, FloatNumber) else number

@@ -39,6 +39,12 @@ FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "true
 """Operations whose symbolic form computes with floats what Python computes."""
 
 
+ROUNDING = ("__int__", "__trunc__", "__floor__", "__ceil__", "__round__")
+WHOLE = {"__pow__": "**", "__lshift__": "<<", "__rshift__": ">>", "__and__": "&", "__or__": "|", "__xor__": "^"}
+"""Operations of ints of which sizes have no expressions: computed before the graph."""
+WHOLE_REFLECTED = {f"__r{name[2:]}": name for name in WHOLE}
+
+
 #: A number in this call, Python that computes it from ``{0}``, ``{1}``, ..., and the sources of these with their values.
 Sourced = tuple[Any, str, dict[Source, Any]]
 
@@ -94,9 +100,15 @@ class SymbolicNumber(Value):
             return None
         if name == "__bool__":
             return ConstantValue(self.truth(vm))
+        if name in ROUNDING and not args and (rounded := vm.recorder.numbers.rounded(vm, name, self.number)) is not None:
+            return rounded
         if name in UNARY and not args and (name != "__invert__" or is_int(self.number)):
             return self._computed(vm, name, UNARY[name], self.number)
         operation = REFLECTED.get(name, name)
+        if (exact := WHOLE_REFLECTED.get(name, name)) in WHOLE and (mine := operand(args[0])) is not None:
+            pair = (mine, self.number) if name in WHOLE_REFLECTED else (self.number, mine)
+            if (known := vm.recorder.numbers.whole(vm, exact, *pair)) is not None:
+                return known
         if operation not in BINARY and name not in DIVMOD:
             return self._as_constant(vm, name, args)
         other = operand(args[0])

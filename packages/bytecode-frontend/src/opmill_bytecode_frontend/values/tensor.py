@@ -19,7 +19,7 @@ from .assertions import demanded_of, may_demand, raising
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .data_dependent import LateFloat, LateTruth
-from .floating import FloatNumber
+from .floating import FloatNumber, as_float
 from .iterators import STOP, ItemsIterator
 from .mapping import DictValue
 from .new_data import NewData, may_be_given, take
@@ -424,6 +424,7 @@ def listed(items: object) -> Value:
 
 def late_factor(vm: Machine, value: Value | None) -> Value | None:
     """A factor whose value is no part of the graph: such a number, or a tensor that torch takes for one."""
+    value = value if value is None else as_float(vm, value)
     if type(value) in (LateFloat, FloatNumber):
         return value
     if not isinstance(value, TensorValue) or not value.fake.is_floating_point() or value.fake.dim() or value.is_known():

@@ -23,7 +23,7 @@ from ...interpretation.owners import exempt
 from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, class_has, content, is_callable
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue, is_none
-from ...values.floating import FloatNumber
+from ...values.floating import FloatNumber, as_float
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
@@ -316,6 +316,7 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
+    value = as_float(vm, value)
     if isinstance(value, (ObjectValue, FloatNumber)):
         return value.dunder(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])
     return fold(vm, round, [value, *digits], {})

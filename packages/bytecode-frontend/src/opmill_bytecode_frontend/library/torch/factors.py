@@ -13,6 +13,7 @@ from ...graph.open_floats import changes
 from ...graph.operands import is_plain_on_cpu
 from ...values.base import Value
 from ...values.constant import ConstantValue
+from ...values.floating import as_float
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..dispatch import torch_call
@@ -33,7 +34,7 @@ EACH: dict[Callable[..., object], str] = {
 
 def with_factor(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
     """The method instead, for a factor that is not assumed."""
-    if args and type(args[0]) is TensorValue and changes(kwargs.get(FACTORS[function])):
+    if args and type(args[0]) is TensorValue and FACTORS[function] in kwargs and changes(as_float(vm, kwargs[FACTORS[function]])):
         return vm.call(vm.getattr(args[0], function.__name__), list(args[1:]), kwargs)
     return torch_call(vm, function, list(args), kwargs)
 
@@ -52,6 +53,7 @@ def columns(vm: Interpreter, args: tuple[Value, ...]) -> list[list[Value]] | Non
 
 def for_each(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
     """The method of each tensor, for a number that is not assumed."""
+    args, kwargs = tuple(as_float(vm, each) for each in args), {name: as_float(vm, each) for name, each in kwargs.items()}
     calls = columns(vm, args) if any(map(changes, (*args, *kwargs.values()))) else None
     writes = EACH[function].endswith("_")
     if calls is None:

@@ -15,7 +15,7 @@ from ...interpretation.owners import under_own_name
 from ...values.base import Value
 from ...values.constant import ConstantValue, is_none
 from ...values.data_dependent import LateFloat, LateTruth
-from ...values.floating import FloatNumber
+from ...values.floating import FloatNumber, as_float
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
@@ -42,7 +42,7 @@ MADE_OF: dict[type, tuple[torch.dtype, ...]] = {
 
 def is_open(value: Value) -> bool:
     """Whether a value is a number that is not known while the graph is made."""
-    return isinstance(value, (LateFloat, LateTruth, FloatNumber)) or (isinstance(value, SymbolicNumber) and value.python_type() is int)
+    return isinstance(value, (LateFloat, LateTruth, FloatNumber, SymbolicNumber))
 
 
 def kind_of(value: Value) -> type | None:
@@ -64,7 +64,7 @@ def shape_of(vm: Interpreter, data: Value) -> tuple[int, ...] | None:
 def leaves(vm: Interpreter, data: Value) -> Iterator[Value]:
     """The numbers, in order."""
     if not isinstance(data, SequenceValue):
-        yield data
+        yield as_float(vm, data)
         return
     for item in data.values(vm):
         yield from leaves(vm, item)
@@ -85,10 +85,11 @@ def held(vm: Interpreter, number: Value, dtype: torch.dtype) -> Value:
 
 def put_together(vm: Interpreter, data: Value, dtype: Value = NOTHING) -> Value | None:
     """The tensor that torch makes of numbers, where some of them are open; None where that is left to torch."""
+    data = as_float(vm, data)
     if not isinstance(data, (SequenceValue, LateFloat, LateTruth, FloatNumber)) or (shape := shape_of(vm, data)) is None:
         return None
     numbers = list(leaves(vm, data)) if math.prod(shape) <= LARGEST else []
-    if not any(map(is_open, numbers)):
+    if not any(map(is_open, numbers)) or any(type(number) is SymbolicNumber and number.python_type() is float for number in numbers):
         return None
     kinds = {kind_of(number) for number in numbers}
     kind = next(kind for kind in KINDS if kind in kinds)
@@ -111,6 +112,7 @@ def put_together(vm: Interpreter, data: Value, dtype: Value = NOTHING) -> Value 
 @handles(FULL)
 def full(vm: Interpreter, size: Value, fill_value: Value, **kwargs: Value) -> Value:
     """``torch.full()``: of an open number by repeating it."""
+    fill_value = as_float(vm, fill_value)
     open_ = isinstance(fill_value, (LateFloat, LateTruth, FloatNumber)) and kwargs.keys() <= {"dtype"}
     one = put_together(vm, fill_value, kwargs.get("dtype", NOTHING)) if open_ else None
     if one is None:
