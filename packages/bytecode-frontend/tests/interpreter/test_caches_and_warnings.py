@@ -172,3 +172,48 @@ def test_filters_that_python_begins_with(action, caplog):
     compiled = capture(program, "eager")
     assert outcome(compiled) == outcome(program)
     assert not [each for each in caplog.records if each.exc_info and isinstance(each.exc_info[1], AttributeError)]
+
+
+LIBRARY = """
+import functools
+
+@functools.lru_cache(1024)
+def parts(shape, given, k=2):
+    if given is not None and shape[1] % k:
+        raise ValueError(f"{shape[1]} is not divisible by {k}")
+    return tuple(shape[:1]) + (k, shape[1] // k), given
+
+@functools.lru_cache(1024)
+def product(sizes):
+    n = 1
+    for each in sizes:
+        n = n * each
+    return n
+"""
+
+
+@pytest.mark.parametrize("name", ["nested", "flat", "refused", "unhashable"])
+def test_sizes_in_the_key_of_a_cached_function_of_a_library_are_not_assumed(name):
+    """As einops keeps by the shapes of tensors what patterns mean."""
+    library: dict = {"__name__": "some_library"}
+    exec(compile(LIBRARY, "/lib/site-packages/some_library.py", "exec"), library)
+    parts, product = library["parts"], library["product"]
+    programs = {
+        "nested": lambda x: x.reshape(parts(tuple(x.shape), (1, (x.shape[0], None)))[0]),
+        "flat": lambda x: x * product(x.shape) + product((x.shape[0], 3)),
+        "refused": lambda x: x.reshape(parts(x.shape, (), k=4)[0]),
+        "unhashable": lambda x: product([x.shape[0], x.shape[1]]),
+    }
+    made: list = []
+    compiled = capture(programs[name], "eager", on_translation=made.append)
+
+    def outcome(f, x):
+        try:
+            return f(x).tolist()
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    for n in (4, 8, 12, 6, 16, 20):
+        x = torch.arange(2.0 * n).reshape(2, n)
+        assert outcome(compiled, x) == outcome(programs[name], x)
+    assert len(made) <= 2 or name == "refused"  # there the graph ends where it raises

@@ -86,9 +86,17 @@ def call_cached(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[st
 def inline(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """As if there were no cache."""
     for given in (*args, *kwargs.values()):
-        if isinstance(given, (SequenceValue, DictValue, SetValue)):
-            vm.key(given)  # which those that may change have not
+        demand_hash(vm, given)
     return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
+
+
+def demand_hash(vm: Interpreter, value: object) -> None:
+    """Raises TypeError for what has no hash, as things that may change have none. Of numbers in tuples (sizes) nothing is assumed."""
+    if type(value) is TupleValue and value.cls in (tuple, torch.Size):
+        for item in value.values(vm):
+            demand_hash(vm, item)
+    elif isinstance(value, (SequenceValue, DictValue, SetValue)):
+        vm.key(value)
 
 
 def of_program(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
