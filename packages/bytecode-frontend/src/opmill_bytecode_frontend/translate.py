@@ -41,6 +41,7 @@ from .graph.class_state import masks_of
 from .graph.failing import Failing, may_run_again
 from .graph.recorded import Recorded
 from .graph.recorder import is_held
+from .graph.said import Quiet
 from .graph.thread_state import autocast_nesting, in_dual_level, switched, switches
 from .graph.undoing import Undoing, copied, writes_in_parts
 from .interpretation.frame import Frame, refuse_module_code
@@ -318,7 +319,8 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
         drawn = f".behind({r.states})" if r.states else ""
         passed = f"{passed_on(fn.__code__)}{f', {NAME}' if called_too else ''}"
         again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}{drawn}, _caught, {passed})"
-        graph = backend(gm, recorder.examples())
+        quiet = Quiet(recorder.said.told)
+        graph = backend(gm, recorder.examples()) if not quiet.told else Quiet(quiet.told, quiet.of(backend, gm, recorder.examples()))
         tells = again or getattr(backend, "tells_begun", False) or not (vm.effects or vm.handles)
         kept = [] if tells else copied(gm.graph, recorder.inputs, recorder.outside())
         if kept or recorder.context.drawn:

@@ -59,7 +59,13 @@ CPU_SYMBOLS: tuple[Row, ...] = (
 )
 """Of ``libtorch_cpu``, or of what it loads."""
 
-PYTHON_SYMBOLS: tuple[Row, ...] = rows("plans run in Python, slowly", "_Z16THPVariable_WrapRKN2at10TensorBaseE", required=True)
+PYTHON_SYMBOLS: tuple[Row, ...] = (
+    *rows("plans run in Python, slowly", "_Z16THPVariable_WrapRKN2at10TensorBaseE", required=True),
+    *rows(
+        "warnings of operators that a plan calls go to stderr, past Python's filters",
+        "_ZN5torch16PyWarningHandlerC1Ev _ZN5torch16PyWarningHandlerD1Ev",
+    ),
+)
 """Of ``libtorch_python``."""
 
 CUDA_SYMBOLS: tuple[Row, ...] = (

@@ -4,9 +4,12 @@ Kernels for tensors without data check in other words than those that compute, a
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -14,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.probing import refusal
+
+from ..values.warned import hearing
 
 #: Functions with kernels for processors that they use where nobody looks, which take other types than the operators that they use else.
 _BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, getattr(functional, "_max_pool1d", None))))
@@ -53,11 +58,21 @@ def asked_of_eager(function: Callable[..., object], args: Sequence[object], kwar
     except NotAskable:
         return False, None
     try:
-        with torch._C._DisableTorchDispatch():
+        with torch._C._DisableTorchDispatch(), hearing(always=True):
             function(*given, **named)
     except Exception as error:
         return True, error.with_traceback(None)
     return True, None
+
+
+def calling_with_zeros(function: object, args: object, kwargs: object) -> None:
+    """Runs a function of torch's own as eager would on a processor, whatever it gives or raises. Raises NotAskable."""
+    function = getattr(function, "instead_of", function)
+    if torch._C._functorch.peek_interpreter_stack() is not None or not computes(function) or not callable(function):
+        raise NotAskable
+    given, named = pytree.tree_map_only((torch.Tensor, torch.Generator, *NUMBERS), on_processor, (args, kwargs))
+    with torch._C._DisableTorchDispatch(), contextlib.suppress(Exception):
+        function(*given, **named)
 
 
 class NotAskable(Exception):
@@ -83,13 +98,28 @@ def stand_in(value: torch.Tensor | torch.Generator | torch.SymInt) -> object:
     return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)  # type: ignore[arg-type]
 
 
-def zeros(fake: torch.Tensor) -> torch.Tensor:
+def on_processor(value: torch.Tensor | torch.Generator | torch.SymInt) -> object:
+    """The same for tensors of any device, and with numbers that stay open: what is asked is asked of the ones that they are now."""
+    if isinstance(value, torch.Tensor):
+        return zeros(value, anywhere=True)
+    return now(value) if type(value) in NUMBERS else stand_in(value)
+
+
+def now(number: Any) -> Any:
+    """What a symbolic number is in this call, without assuming that it is."""
+    if type(number) in NUMBERS and not number.node.has_hint():
+        raise NotAskable
+    return number.node.hint if type(number) in NUMBERS else number
+
+
+def zeros(fake: torch.Tensor, anywhere: bool = False) -> torch.Tensor:
     """A tensor with the geometry of a fake and with elements. Symbolic sizes are assumed: what eager says names them."""
     plain = isinstance(fake, FakeTensor) and all(type(n) is int or n.node.has_hint() for n in (*fake.shape, *fake.stride()))
-    if not plain or fake.device.type != "cpu" or fake.numel() > LARGEST:
+    if not plain or not (anywhere or fake.device.type == "cpu") or math.prod(map(now, fake.shape)) > LARGEST:
         raise NotAskable
     with torch._C._DisableTorchDispatch(), torch.no_grad():
-        made = torch.empty_strided([*map(int, fake.shape)], [*map(int, fake.stride())], dtype=fake.dtype).zero_()
+        known = now if anywhere else int
+        made = torch.empty_strided([*map(known, fake.shape)], [*map(known, fake.stride())], dtype=fake.dtype).zero_()
         made = made.conj() if fake.is_conj() else made
         made = torch._neg_view(made) if fake.is_neg() else made
     if not fake.requires_grad:
@@ -98,4 +128,4 @@ def zeros(fake: torch.Tensor) -> torch.Tensor:
         return made.requires_grad_() if fake.is_leaf else made.requires_grad_().view_as(made)
 
 
-__all__ = ["asked_of_eager", "refuse_types", "said_by_autograd"]
+__all__ = ["NotAskable", "asked_of_eager", "calling_with_zeros", "refuse_types", "said_by_autograd"]

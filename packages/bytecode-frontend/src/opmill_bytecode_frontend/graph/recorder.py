@@ -13,7 +13,6 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
-from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
 from opmill_fake_tensors.jagged import is_jagged, ragged_size, sizes_inside
 from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Relation, index, index_of, is_symbolic, sym_int
@@ -39,16 +38,17 @@ from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
+from . import on_fakes
 from .class_state import Wrappers
-from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
-from .questions import UNKNOWN, is_the_programs, name_of, refused, register
+from .questions import name_of
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer
+from .said import Said
 from .several import refused_write
 from .versions import Writes, memory, versions
 
@@ -122,6 +122,8 @@ class Recorder:
         self.labels = Labels()
         """Labels for profilers."""
         self.inference = Inference()
+        self.said = Said()
+        """Warnings of operators."""
 
     # ---- graphs inside of the graph --------------------------------------------------------------------------------
 
@@ -359,7 +361,7 @@ class Recorder:
 
     def attribute(self, vm: Machine, value: TensorValue, name: str) -> Value:
         """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
-        result = getattr(value.fake, name)
+        result = self.said.run(vm, lambda: getattr(value.fake, name), getattr, [value.fake, name], {})
         if isinstance(result, torch.Tensor):
             value = value.current(vm)
             result = self.given_back = getattr(value.fake, name)
@@ -373,31 +375,7 @@ class Recorder:
         """A question about a tensor whose answer is a constant."""
         plain = [self.lower(a, True) for a in args]
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
-        return vm.fresh(self._guarded(vm, function, plain, named))
-
-    def _guarded(self, vm: Machine, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        try:
-            refuse_types(function, args, kwargs)
-            return self.remembered.call(function, args, kwargs)
-        except FakeTensorError as exc:
-            if isinstance(exc, NoFakeKernel) and is_the_programs(exc.op):
-                raise Unsupported("FE039", f"operator {exc.op} without a fake kernel", UNKNOWN, register(exc.op)) from None
-            what, why, hint = refused(name_of(function), str(exc))
-            if self.numbers.late:
-                hint += "; torch._check(...) may say what is known of a size"
-            raise Unsupported("FE030", what, why, hint) from None
-        except Unsupported:
-            raise
-        except Exception as exc:
-            failure = exc.with_traceback(None)  # which knows this frame, and that its caller: nobody would let go of the program's values
-        # outside of the handler: what eager raises has no context but the program's
-        self.refused_write |= (said := said_by_autograd(failure))
-        asked, real = (False, None) if said else asked_of_eager(function, args, kwargs)
-        if real is None and (asked or (self.numbers.late and not said)):  # sizes that nobody knows yet may be what fails
-            raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
-        failure = real or failure
-        failure.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in failure.args)
-        vm.throw_real(failure)
+        return vm.fresh(on_fakes.run(self, vm, function, plain, named))
 
     # ---- floats that are not assumed -----------------------------------------------------------------------------------
 
@@ -487,7 +465,7 @@ class Recorder:
             vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", why, exc.hint)
         counted = [(a, versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
-            result = self._guarded(vm, function, fake_args, fake_kwargs)
+            result = on_fakes.run(self, vm, function, fake_args, fake_kwargs)
         self.inference.refuse_differentiated(vm, result, (a for a, _ in counted))
         self.given_back = next((a for a, count in counted if a is result and versions(a) == count), None)
         read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()

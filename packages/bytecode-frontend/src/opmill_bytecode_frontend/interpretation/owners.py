@@ -110,6 +110,7 @@ def named_apart(function: Any) -> Any:
         return function(*args, **kwargs)
 
     own.__name__, own.__module__ = f"own_{function.__name__}", "a program"
+    own.__dict__["instead_of"] = function
     return own
 
 

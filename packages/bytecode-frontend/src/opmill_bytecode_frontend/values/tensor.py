@@ -165,6 +165,8 @@ class TensorValue(Value):
         if name in ("grad", "_grad"):
             if self.new_grad is not None:
                 return self.new_grad
+            if self.obj is None and self.retained_at is None and self.fake.requires_grad:
+                vm.recorder.said.ask(vm, getattr, [self.fake, name], {})
             if self.obj is None:
                 return ConstantValue(None)
             if not self.obj.is_leaf:

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+import torch
+
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
 if TYPE_CHECKING:
     from .base import Machine
+
 
 Filter = tuple[str, re.Pattern[str] | None, type[Warning] | tuple[type[Warning], ...], re.Pattern[str] | None, int]
 ALWAYS: Filter = ("always", None, Warning, None, 0)
@@ -36,10 +39,12 @@ def is_ignored(filters: Iterable[Filter], default: str, heard: warnings.WarningM
 
 
 @contextmanager
-def hearing() -> Iterator[list[warnings.WarningMessage]]:
-    """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever."""
+def hearing(always: bool = False) -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever.
+    ``always``: also those that torch gives once in a process, which it will still give."""
     here, heard = threading.get_ident(), list[warnings.WarningMessage]()
     with _one_at_a_time:
+        each_time = torch.is_warn_always_enabled()
         show, filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
 
         def hear(message: warnings.WarningMessage) -> None:
@@ -50,9 +55,11 @@ def hearing() -> Iterator[list[warnings.WarningMessage]]:
 
         # Not by catch_warnings: it makes Python forget what it has shown once.
         warnings._showwarnmsg, warnings.filters = hear, [ALWAYS]  # type: ignore[attr-defined]
+        torch.set_warn_always(always or each_time)
         try:
             yield heard
         finally:
+            torch.set_warn_always(each_time)
             warnings._showwarnmsg, warnings.filters = show, filters  # type: ignore[attr-defined]
 
 
@@ -84,4 +91,4 @@ def called_at_capture(vm: Machine, function: Callable[..., object], args: list[o
     return result
 
 
-__all__ = ["called_at_capture"]
+__all__ = ["called_at_capture", "hearing", "is_ignored"]

@@ -311,9 +311,17 @@ bool Run::call_python(CallInfo& call) {
       PyTuple_SET_ITEM(arguments, next++, tensor);
     }
     for (int value : call.python_values) PyTuple_SET_ITEM(arguments, next++, PyLong_FromLongLong(instance_.values[value]));
+    Warnings warnings;  // of operators that Python calls by their overloads, too
     PyObject* returned = PyErr_Occurred() ? nullptr : PyObject_CallObject(call.python, arguments);
     Py_DECREF(arguments);
-    if (!returned) return false;
+    if (!returned) {
+      PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+      PyErr_Fetch(&type, &value, &trace);
+      if (!warnings.give()) PyErr_Clear();
+      PyErr_Restore(type, value, trace);
+      return false;
+    }
+    if (!warnings.give()) return Py_DECREF(returned), false;
     std::vector<Handle> results;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); i++) {
       Handle copy = nullptr;
@@ -363,9 +371,16 @@ bool Run::call(int number) {
   for (int slot : call.tensors) tensors[slot] = slots_[slot].handle;
   const CellSource source{tensors, instance_.values.data()};
   std::vector<Handle> results;
+  Warnings warnings;
   bool done = call.route == Route::shim
                   ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
                   : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  if (!warnings.give()) {
+    for (Handle handle : results) api.delete_handle(handle);
+    hold_gil();
+    failure.set = true;  // the Python exception stands
+    return false;
+  }
   if (done && call.route == Route::shim)
     for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
       if (call.returns[i] == kIntegerResult) results[i] = nullptr;

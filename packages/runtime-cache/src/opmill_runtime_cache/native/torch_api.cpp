@@ -38,6 +38,19 @@ std::string count_write(Handle tensor) {
   return "";
 }
 
+Warnings::Warnings() : listens_(api.listen && api.listened) {
+  if (listens_) api.listen(room_);
+}
+
+bool Warnings::give() {
+  if (!listens_) return true;
+  listens_ = false;
+  try {
+    api.listened(room_);
+  } catch (...) { return false; }
+  return true;
+}
+
 int dtype_index(int32_t code) {
   for (int i = 0; i < kDtypes; i++)
     if (dtype_code[i] == code) return i;
@@ -98,6 +111,8 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python) {
   }
   *reinterpret_cast<void**>(&api.wrap) = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
   if (!api.wrap) return "THPVariable_Wrap";
+  *reinterpret_cast<void**>(&api.listen) = dlsym(python, "_ZN5torch16PyWarningHandlerC1Ev");
+  *reinterpret_cast<void**>(&api.listened) = dlsym(python, "_ZN5torch16PyWarningHandlerD1Ev");
   for (int i = 0; i < kDtypes; i++) {
     auto getter = reinterpret_cast<int32_t (*)()>(dlsym(cpu, kDtypeGetters[i]));
     if (!getter) return kDtypeGetters[i];

@@ -58,6 +58,9 @@ struct TorchApi {
   Status (*tensor_value)(Handle, void**) = nullptr;
   Status (*delete_value)(void*) = nullptr;
 
+  void (*listen)(void*) = nullptr;  // torch::PyWarningHandler, made in `Warnings::room_`
+  void (*listened)(void*) = nullptr;  // its end; throws where a warning is an error
+
   void* (*wrap)(Handle) = nullptr;  // THPVariable_Wrap(const at::TensorBase&) -> new reference
   void* tensor_type = nullptr;      // of Python, borrowed: what a tensor is an instance of
   const void* plain = nullptr;      // `kind_of_implementation` of tensors that hold their elements themselves
@@ -82,6 +85,18 @@ constexpr int32_t kCpu = 0, kCuda = 1;  // torch's numbers of device types
 inline int32_t device_type(int device) { return device < 0 ? kCpu : device >> 8; }
 inline int32_t device_index(int device) { return device < 0 ? 0 : device & 0xff; }
 inline int cuda_index(int device) { return device_type(device) == kCuda ? device_index(device) : -1; }
+
+// Warnings of operators that this thread calls in the meantime become Python's, as where Python calls them; without it they go to stderr.
+class Warnings {
+ public:
+  Warnings();
+  ~Warnings() { give(); }
+  bool give();  // false: one of them is an error, and Python's exception is set. Takes the GIL where there are any.
+
+ private:
+  bool listens_ = false;
+  alignas(16) char room_[256];  // more than torch's object takes
+};
 
 // Counts a write to a tensor, for autograd; what torch says where it refuses one (of inference mode, outside of it), else nothing.
 std::string count_write(Handle tensor);

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import builtins
 import logging
-import re
 import types
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
 from ...effects.changes import log_at, warn_at
+from ...effects.filters import About, assume_shown, refuse_unless_shown
 from ...interpretation.owners import is_users
 from ...values.base import Value
 from ...values.classes import ClassValue
@@ -61,63 +60,22 @@ def place(vm: Interpreter, level: int) -> tuple[Frame, int]:
     return frame, level - 1
 
 
-def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame: Frame) -> None:
-    """A warning that is raised, or that the program itself records, cannot wait until the graph has run."""
-    if any(sees_warnings(value) for running in frames_of(vm.frame) for value in (*running.locals.values(), *running.stack)):
-        vm.unsupported("FE068", "a warning inside of catch_warnings", "the program sees what has been recorded")
-    kind = category.obj if isinstance(category, ClassValue) else UserWarning
-    text = message.value if isinstance(message, ConstantValue) else None
-    if issubclass(message.python_type(), Warning):
-        kind = message.python_type()
-    about = (text, kind, str(frame.globals.get("__name__") or "<string>"), frame.line or 0)
-    if is_raised(warnings, *about):
-        vm.unsupported("FE068", f"a {kind.__name__} that is an error", "it is raised where the program stands")
-    vm.guard(Predicate(Pinned(warnings, "warnings"), lambda now: not is_raised(now, *about), f"filters: a {kind.__name__} is no error"))
-
-
-def is_raised(module: Any, text: object, kind: type[Warning], name: str, line: int) -> bool:
-    """Whether the filters make an exception of a warning; ``text``: None where it is not known."""
-    for action, said, category, place, number in module.filters:
-        if issubclass(kind, category) and number in (0, line) and fits(place, name):
-            if said is None or (text is not None and fits(said, str(text))):
-                return bool(action == "error")
-            if text is None and action == "error":
-                return True
-    return bool(module.defaultaction == "error")
-
-
-def fits(wanted: re.Pattern[str] | str | None, given: str) -> bool:
-    """Whether a part of a filter takes a text: those that Python begins with have plain ones."""
-    return wanted is None or (given == wanted if isinstance(wanted, str) else wanted.match(given) is not None)
-
-
-def frames_of(frame: Frame | None) -> Iterator[Frame]:
-    """A frame and those that called it, innermost first."""
-    while frame is not None:
-        yield frame
-        frame = frame.caller
-
-
-def sees_warnings(value: object) -> bool:
-    """Whether it is a block that records warnings, its end, or its list."""
-    obj = getattr(value, "obj", None)
-    recorder = getattr(obj, "__self__", obj)
-    impl = getattr(warnings, "_showwarnmsg_impl", None)
-    return isinstance(recorder, warnings.catch_warnings) or (type(obj) is list and getattr(impl, "__self__", None) is obj)
-
-
 @handles(warnings.warn)
 @named("warnings.warn")
 def warn(
     vm: Interpreter, message: Value, category: Value = NONE, stacklevel: Value = ConstantValue(1), source: Value = NONE, **kwargs: Value
 ) -> Value:
     """``warnings.warn()``: warns when the program runs, at the place that it names; refused (FE068) where filters would act on it."""
-    if (id(warnings.__dict__), "filters") in vm.effects.globals:
-        vm.unsupported("FE068", "a warning where the filters have just been changed", "it is shown later, when they are back")
     if not issubclass(message.python_type(), Warning):
         message = said(vm, message)
     frame, beyond = place(vm, stacklevel.constant())
-    refuse_unless_shown(vm, message, category, frame)
+    kind = category.obj if isinstance(category, ClassValue) else UserWarning
+    text = message.value if isinstance(message, ConstantValue) else None
+    if issubclass(message.python_type(), Warning):
+        kind = message.python_type()
+    about = About(text, kind, str(frame.globals.get("__name__") or "<string>"), frame.line or 0)
+    refuse_unless_shown(vm, about)
+    assume_shown(vm, about)
     if beyond > 0:
         vm.effects.calls.append((warnings.warn, [message, category, ConstantValue(beyond + 1)], {}))
     else:
