@@ -24,7 +24,7 @@ from .assumptions.called import CALLED, NAME, hollow, left_out
 from .breaks import graph_break
 from .breaks.continuation import bound_by, define, forgetting, indent, parameter_name, releasing
 from .breaks.natives import is_users
-from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets  # noqa: F401 (how such values leave)
+from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets, tensors  # noqa: F401 (how such values leave)
 from .codegen.counting import Counting, counting, is_read
 from .codegen.defaults import filling
 from .codegen.direct import direct_call

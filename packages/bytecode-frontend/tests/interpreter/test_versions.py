@@ -2,7 +2,7 @@
 
 import torch
 
-from opmill_bytecode_frontend.graph.versions import Writes, count, kept, memory, versions, written
+from opmill_bytecode_frontend.graph.versions import Writes, count, kept, memory, of_version, versions, writes_to_own, written
 
 
 def test_what_they_say():
@@ -41,3 +41,15 @@ def test_writes_are_of_memory():
     writes.note(x.detach())
     assert memory(x) == memory(x[1:]) != memory(other)
     assert (writes.to(x), writes.to(other)) == (2, 0)
+
+
+def test_writes_to_results():
+    outside, made = torch.zeros(3), torch.zeros(3)
+    made.add_(1)
+    made[0] = 2
+    outside.add_(1)
+    needs = torch.zeros(3).add_(torch.ones(3, requires_grad=True))
+    assert [writes_to_own(each, [outside]) for each in (made, made[1:], outside, outside[1:], needs)] == [2, 2, 0, 0, 0]
+    given = torch.zeros(3)
+    assert of_version(given, 2) is given and given._version == 2
+    assert of_version(given, 1)._version == 2 and given[1:]._version == 2

@@ -6,21 +6,17 @@ import collections
 import functools
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import torch
 
 from opmill_fake_tensors.symbols import index, sym_int
-from opmill_fake_tensors.wrappers import flattened, takes_operators
 from opmill_guards.source import Pinned
 
 from .._native import store_known
 from ..errors import Unsupported
 from ..graph.chance_states import states_of
-from ..graph.inference import of_inference
-from ..graph.several import is_one_of_several, one_of_several
-from ..graph.spent import is_spent, spent
 from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
@@ -204,46 +200,6 @@ class Rebuilder:
 
     def list(self, values: Iterable[object]) -> str:
         return ", ".join(self.expr(v) for v in values)
-
-
-@rebuilds(TensorValue)
-def tensor(r: Rebuilder, value: TensorValue) -> str:
-    """A tensor: its source, or an output of the graph."""
-    if value.source is not None:
-        return r.source(value.source)
-    recorder = r.vm.recorder
-    shown: Any = value
-    if value.retained_at is not None:
-        place = min(place for place in (value.first_use(), value.retained_at) if place is not None)
-        why = "the tensor leaves the captured code, and its gradient is seen on it when the backward has run"
-        raise Unsupported("FE033", "method retain_grad of a tensor", why, place=place)
-    if recorder.went_back and is_spent(value.fake):
-        shown = value.method(r.vm, "detach", [], {})
-    recorder.leaving(shown)
-    r.outputs.append(shown)
-    text = f"_g[{len(r.outputs) - 1}]"
-    if shown is not value:
-        text = r.assign(value, f"{r.constants.name(spent)}({text})")
-    elif is_one_of_several(shown.fake):
-        text = r.assign(value, f"{r.constants.name(one_of_several)}({text})")
-    elif recorder.inference.made(shown.fake):
-        text = r.assign(value, f"{r.constants.name(of_inference)}({text})")
-    if value.cls is torch.nn.Parameter:
-        text = r.assign(value, f"{r.constants.name(torch.nn.Parameter)}({text}, {value.fake.requires_grad})")
-    told = [(path, item) for path, part in within(r, value, "") for item in part.put_on().items()]
-    if told:
-        text = r.assign(value, text)
-        r.body += [f"setattr({text}{path}, {name!r}, {r.expr(item)})" for path, (name, item) in told]
-    return text
-
-
-def within(r: Rebuilder, value: TensorValue, path: str) -> Iterator[tuple[str, TensorValue]]:
-    """A tensor, and those of the captured code that lie in it where it is a wrapper, each with the attributes that lead there."""
-    yield path, value
-    for name in flattened(value.fake)[0] if takes_operators(type(value.fake)) else ():
-        part = getattr(value.fake, name)
-        if (known := r.vm.recorder.by_fake.get(id(part))) is not None and known.fake is part:
-            yield from within(r, known, f"{path}.{name}")
 
 
 @rebuilds(OverridingTensor)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opmill_fake_tensors.wrappers import takes_operators
+
 if TYPE_CHECKING:
     from ..values.tensor import TensorValue
 
@@ -92,9 +94,24 @@ def count(pairs: Iterable[tuple[torch.Tensor, int]], before: Sequence[int]) -> N
             torch.autograd.graph.increment_version(tensor)
 
 
+def writes_to_own(fake: torch.Tensor, outside: Iterable[torch.Tensor]) -> int:
+    """How often a result of a graph was written to that lies in none of the tensors from ``outside`` it, as its version tells. 0 for what
+    has a history: the backward may have kept it as it is."""
+    if takes_operators(type(fake)) or fake.is_inference() or fake.requires_grad or fake._version == 0:
+        return 0
+    return 0 if any(memory(each) == memory(fake) for each in outside) else fake._version
+
+
+def of_version(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """What a graph gave, with so many writes counted that it made to it."""
+    if not (tensor.is_inference() or tensor.requires_grad) and tensor._version < count:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (count,))
+    return tensor
+
+
 def versions(*tensors: torch.Tensor) -> list[int]:
     """Version counters of tensors; those of inference mode have none, and give a number that no other has."""
     return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
 
 
-__all__ = ["Writes", "count", "kept", "memory", "uncounted", "versions", "written"]
+__all__ = ["Writes", "count", "kept", "memory", "of_version", "uncounted", "versions", "writes_to_own", "written"]

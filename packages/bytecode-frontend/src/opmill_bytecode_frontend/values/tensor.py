@@ -74,6 +74,10 @@ _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 SAID: dict[object, str] = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 
+OF_OBJECTS = frozenset("grad_fn _grad_fn _backward_hooks __dict__ _version _base retains_grad output_nr".split())
+"""Attributes that belong to the tensor object, not to its value."""
+
+
 class TensorValue(Value):
     """A tensor in the captured program. ``node`` is made when first used for tensors that existed before the call."""
 
@@ -180,7 +184,7 @@ class TensorValue(Value):
             return found
         if name == "retains_grad" and (self.obj is None or self.obj.is_leaf):
             return ConstantValue(self.retained_at is not None)
-        if name in ("grad_fn", "_grad_fn", "_backward_hooks", "__dict__", "_version", "_base", "retains_grad"):
+        if name in OF_OBJECTS and (name != "output_nr" or self.fake.requires_grad):
             if name in ("grad_fn", "_grad_fn") and self.fake.grad_fn is None:
                 return ConstantValue(None)
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
