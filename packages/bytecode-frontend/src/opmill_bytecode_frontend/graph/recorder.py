@@ -361,7 +361,7 @@ class Recorder:
 
     def attribute(self, vm: Machine, value: TensorValue, name: str) -> Value:
         """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
-        result = self.said.run(vm, lambda: getattr(value.fake, name), getattr, [value.fake, name], {})
+        result = on_fakes.run(self, vm, getattr, [value.fake, name], {})
         if isinstance(result, torch.Tensor):
             value = value.current(vm)
             result = self.given_back = getattr(value.fake, name)
@@ -483,7 +483,7 @@ class Recorder:
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta |= {"stack_trace": vm.location(), "module": running_module(vm.frame), "place": vm.place(), "caught": is_caught(vm.frame)}
         self.labels.note(node)
-        if not self.operations:
+        if not self.operations and vm.frame is not None:  # results are made when no frame is left
             self.began = began(vm.frame)
         self.operations += 1
         if read:

@@ -74,7 +74,7 @@ _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 SAID: dict[object, str] = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 
 
-OF_OBJECTS = frozenset("grad_fn _grad_fn _backward_hooks __dict__ _version _base retains_grad output_nr".split())
+OF_OBJECTS = frozenset("grad_fn _grad_fn _backward_hooks __dict__ _version _base retains_grad output_nr _cdata _python_dispatch".split())
 """Attributes that belong to the tensor object, not to its value."""
 
 
@@ -194,6 +194,10 @@ class TensorValue(Value):
             vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(getattr(torch.Tensor, name)):
             return TensorMethod(self, name)
+        owner = next(base for base in self.cls.__mro__ if name in vars(base))
+        raw = vars(owner)[name]
+        if not hasattr(type(raw), "__get__"):
+            return vm.wrap(raw, vm.class_source(owner, name, raw))  # what is said of the class
         return vm.recorder.attribute(vm, self, name)
 
     def own(self, vm: Machine, name: str) -> Value:
