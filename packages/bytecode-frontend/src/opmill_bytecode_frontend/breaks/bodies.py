@@ -16,6 +16,7 @@ from ..values.base import MISSING, Lazy, Value
 from ..values.functions import CellValue
 from ..values.iterators import ExternalIterator, GeneratorValue, PythonIterator
 from ..values.sequence import SequenceValue
+from .looked_at import is_looked_at
 
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
@@ -87,6 +88,10 @@ def going_on(
     variables = frame.locals | {name: cell.content for name, cell in frame.cells.items() if isinstance(cell, CellValue)}
     keep = frozenset(name for name, value in variables.items() if holds_generator(value) or holds_mortal_object(value))
     keep |= frozenset(assigned)
+    if is_looked_at(body.code, body.globals):
+        why = "the code around a graph has variables of its own"
+        hint = "read variables of callers outside of compiled functions"
+        raise Unsupported("FE010", "a graph break where what is called may read the function's variables", why, hint, whole=True)
     key = (body.closure is None, frame.prepared.index[id(target)], raising, tuple(kinds), frozenset(bound), keep)
     resume = frame.prepared.resumes.get(key)
     if resume is None:

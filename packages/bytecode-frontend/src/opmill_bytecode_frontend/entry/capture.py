@@ -25,6 +25,7 @@ from opmill_guards.tree import GuardSet
 
 from ..assumptions.called import CALLED, hollow
 from ..breaks.bodies import Body
+from ..breaks.looked_at import is_looked_at
 from ..breaks.natives import worth_capturing
 from ..effects.labels import labelled
 from ..effects.lifetimes import ends_inside
@@ -107,6 +108,7 @@ class Context:
         self.stand_in: Callable[[object], Callable[..., object] | None] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
+        self.between: dict[types.CodeType, bool] = {}
         self.own_forwards: set[types.CodeType] = set()
         """Of modules that are compiled, and run between their hooks."""
         self._compiled: dict[object, CompiledFunction] = {}
@@ -136,6 +138,7 @@ class Context:
                 compiled.on_miss.__self__.forget(compiled)
             self._compiled.clear()
             self.given_up.clear()
+            self.between.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., object] | None:
         """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
@@ -149,12 +152,18 @@ class Context:
             return function
         named_tuple = (function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
         made = named_tuple or ("<locals>" in function.__qualname__ and code not in self.own_forwards)  # by a program that may make many
-        if code in self.given_up or made or not worth_capturing(function):
+        if code in self.given_up or made or self.is_between(code, function) or not worth_capturing(function):
             return None
         if installed(code.co_filename) and "forward" not in (code.co_name, function.__name__):  # one that is wrapped has its name
             return None
 
         return self.compiled(function)
+
+    def is_between(self, code: types.CodeType, function: types.FunctionType) -> bool:
+        """Whether it looks at frames, or calls what does: there must be none of opmill's between."""
+        if (known := self.between.get(code)) is None:
+            known = self.between[code] = is_looked_at(code, function.__globals__)
+        return known
 
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)
