@@ -6,8 +6,7 @@ import re
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -38,29 +37,37 @@ def is_ignored(filters: Iterable[Filter], default: str, heard: warnings.WarningM
     return default == "ignore"
 
 
-@contextmanager
-def hearing(always: bool = False) -> Iterator[list[warnings.WarningMessage]]:
+class hearing:
     """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever.
     ``always``: also those that torch gives once in a process, which it will still give."""
-    here, heard = threading.get_ident(), list[warnings.WarningMessage]()
-    with _one_at_a_time:
-        each_time = torch.is_warn_always_enabled()
-        show, filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
 
-        def hear(message: warnings.WarningMessage) -> None:
-            if threading.get_ident() == here:
-                heard.append(message)
-            elif not is_ignored(filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
-                show(message)
+    __slots__ = ("_always", "_before", "_filters", "_heard", "_show", "_thread")
 
+    def __init__(self, always: bool = False) -> None:
+        self._always = always
+
+    def __enter__(self) -> list[warnings.WarningMessage]:
+        _one_at_a_time.acquire()
+        self._thread, self._heard = threading.get_ident(), list[warnings.WarningMessage]()
+        self._before = torch.is_warn_always_enabled()
+        self._show, self._filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
         # Not by catch_warnings: it makes Python forget what it has shown once.
-        warnings._showwarnmsg, warnings.filters = hear, [ALWAYS]  # type: ignore[attr-defined]
-        torch.set_warn_always(always or each_time)
-        try:
-            yield heard
-        finally:
-            torch.set_warn_always(each_time)
-            warnings._showwarnmsg, warnings.filters = show, filters  # type: ignore[attr-defined]
+        warnings._showwarnmsg, warnings.filters = self._hear, [ALWAYS]  # type: ignore[attr-defined]
+        if self._always and not self._before:
+            torch.set_warn_always(True)
+        return self._heard
+
+    def __exit__(self, *raised: object) -> None:
+        if self._always and not self._before:
+            torch.set_warn_always(False)
+        warnings._showwarnmsg, warnings.filters = self._show, self._filters  # type: ignore[attr-defined]
+        _one_at_a_time.release()
+
+    def _hear(self, message: warnings.WarningMessage) -> None:
+        if threading.get_ident() == self._thread:
+            self._heard.append(message)
+        elif not is_ignored(self._filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
+            self._show(message)
 
 
 def still_ignored(heard: warnings.WarningMessage, module: str) -> Callable[[types.ModuleType], bool]:
