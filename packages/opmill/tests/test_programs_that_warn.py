@@ -26,7 +26,7 @@ def test_warnings_are_those_of_eager(side, action):
     expected, (found, printed) = told("eager", action)[0], told(side, action)
     different = {name: (expected[name], found[name]) for name in expected if expected[name] != found[name]}
     assert not different
-    assert "Warning:" not in printed, "a warning of C++ that is none of Python's"
+    assert "] Warning:" not in printed, "a warning of C++ that is none of Python's"
 
 
 def test_most_of_the_programs_warn():
