@@ -6,12 +6,15 @@ What goes on behind a break has the variables that it still reads, and some of i
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ..interpretation.owners import installed
 
 #: How many calls lie between a function and one that looks at its variables, at most.
 DEEPEST = 3
+#: What classes and modules hold, without the program's own code for attributes.
+_OF_CLASS: Callable[[object], Mapping[str, object]] = vars(type)["__dict__"].__get__
+_OF_MODULE: Callable[[object], Mapping[str, object]] = vars(types.ModuleType)["__dict__"].__get__
 
 
 def looks_at_frames(code: types.CodeType) -> bool:
@@ -50,13 +53,13 @@ def inside(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def found(names: set[str], namespace: Mapping[str, object]) -> Iterator[types.FunctionType]:
     """Functions of a program under these names. Which object a method is called of is not known."""
-    own = namespace.get("__name__")
+    own = namespace.get("__name__", "")
     for key, value in list(namespace.items()):
-        if type(value) is types.FunctionType:
-            if key in names:
-                yield value
-        elif isinstance(value, (type, types.ModuleType)) and (key in names or getattr(value, "__module__", None) == own):
-            given = vars(value)
+        kind = type(value)
+        if type(value) is types.FunctionType and key in names:
+            yield value
+        given = _OF_CLASS(value) if issubclass(kind, type) else _OF_MODULE(value) if issubclass(kind, types.ModuleType) else None
+        if given is not None and (key in names or given.get("__module__") == own):
             yield from (each for name in names if type(each := given.get(name)) is types.FunctionType)
 
 
