@@ -42,6 +42,7 @@ LATE_S = 120.0
 FORGET = 40
 """Programs, after which what was compiled is forgotten."""
 _MAKES = re.compile(r"torch\.(arange|ones|eye|linspace|tensor)\(([^()]*)\)")
+"""Calls that would make tensors on a processor."""
 
 
 def placed(tensors: Sequence[torch.Tensor], device: str) -> list[torch.Tensor]:
@@ -55,6 +56,11 @@ def placed(tensors: Sequence[torch.Tensor], device: str) -> list[torch.Tensor]:
             memories[memory[0]] = whole.to(device, copy=True)
         made.append(memories[memory[0]].as_strided(t.shape, t.stride(), t.storage_offset()).requires_grad_(t.requires_grad))
     return made
+
+
+def there(source: str, device: str) -> str:
+    """A program that makes its own tensors on the device."""
+    return _MAKES.sub(rf'torch.\1(\2, device="{device}")', source)
 
 
 def read(tensors: Sequence[Any]) -> list[Any]:
@@ -75,8 +81,7 @@ def programs(seed: int, mode: str, device: str) -> tuple[str, str, str]:
 
     plain = random_program(seed)
     with torch.no_grad():
-        there = dataclasses.replace(plain, source=_MAKES.sub(rf'torch.\1(\2, device="{device}")', plain.source))
-        function, theirs = there.function(), placed(plain.inputs, device)
+        function, theirs = dataclasses.replace(plain, source=there(plain.source, device)).function(), placed(plain.inputs, device)
         try:
             want = function(*theirs)
         except (RuntimeError, NotImplementedError) as error:
@@ -105,7 +110,7 @@ def gradients(seed: int, mode: str, device: str) -> tuple[str, str, str]:
     from random_graphs import random_program
 
     plain = random_program(seed)
-    function = dataclasses.replace(plain, source=_MAKES.sub(rf'torch.\1(\2, device="{device}")', plain.source)).function()
+    function = dataclasses.replace(plain, source=there(plain.source, device)).function()
     try:
         want, slopes = _trained(function, placed(training.inputs_of(plain), device))
         exact, exact_slopes = _trained(plain.function(torch.float64), training.inputs_of(plain, torch.float64))
@@ -197,13 +202,14 @@ def networks(seed: int, mode: str, device: str) -> tuple[str, str, str]:
     from random_networks import random_network
 
     network = random_network(seed)
-    eager, exact = network.module().to(device), network.module(torch.float64)
+    moved = dataclasses.replace(network, source=there(network.source, device))
+    eager, exact = moved.module().to(device), network.module(torch.float64)
     try:
         want = [_stepped(network, eager, eager, device) for _ in range(CALLS)]
         right = [_stepped(network, exact, exact, "cpu", torch.float64) for _ in range(CALLS)]
     except RuntimeError as error:
         return "skipped", str(error).splitlines()[0][:80], network.source
-    module = network.module().to(device)
+    module = moved.module().to(device)
     compiled = _compiled(module, mode)
     nudged: list[dict[str, torch.Tensor]] = []
     for call in range(CALLS):

@@ -182,10 +182,10 @@ DIVIDED = ("other", "rounding_mode")
 ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys((F.elu, torch._C._nn.elu), (("alpha", "inplace"), elu)),
     **dict.fromkeys((F.celu, torch.celu), (("alpha", "inplace"), celu)),
-    **dict.fromkeys((F.softplus, torch._C._nn.softplus), (("beta", "threshold"), softplus)),
+    F.softplus: (("beta", "threshold"), softplus),
     **dict.fromkeys((F.hardtanh, torch._C._nn.hardtanh), (("min_val", "max_val", "inplace"), hardtanh)),
     **dict.fromkeys((F.hardshrink, torch.hardshrink), (("lambd",), hardshrink)),
-    **dict.fromkeys((F.softshrink, torch._C._nn.softshrink), (("lambd",), softshrink)),
+    F.softshrink: (("lambd",), softshrink),
     **dict.fromkeys((torch.div, torch.divide, "div", "divide"), (DIVIDED, beside(torch.div, "other"))),
     **dict.fromkeys((torch.copysign, "copysign"), (("other",), beside(torch.copysign, "other"))),
     **dict.fromkeys((torch.xlogy, torch.special.xlogy, "xlogy"), (("other",), beside(torch.xlogy, "other", positive=True))),
