@@ -229,3 +229,23 @@ def test_checkpoints_keep_what_they_return_alone():
     got = torch.autograd.grad(compiled(x, w)[0], [x, w])
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("what", ["a buffer", "an input", "a view of a buffer"])
+def test_a_copy_is_kept_in_place_of_what_it_is_of(what, twins):
+    """Keys of a queue that a step ends with writing to: eager saves the copy that the program made."""
+    programs = {
+        "a buffer": lambda m, x: x @ m.w * m.s.clone().exp(),
+        "an input": lambda m, x: x.detach().clone() @ m.w,
+        "a view of a buffer": lambda m, x: (x @ m.w) * m.s[1:].clone().detach().sum().exp(),
+    }
+
+    def use(call, module, inputs):
+        out = call(*inputs)
+        with torch.no_grad():
+            inputs[0].mul_(2) if what == "an input" else module.s.add_(1)
+        out.sum().backward()
+        return [out, module.w.grad]
+
+    x = torch.randn(3, 4)
+    twins(Of(programs[what]), x).same(use, x)

@@ -225,6 +225,14 @@ def _may_run_again(node: Node) -> bool:
     return len(node.results) == 1 and record_of(node.func.name()).recompute == "cheap"
 
 
+def _is_copy(node: Node | None) -> bool:
+    """Whether the program has made a copy (``clone()``): of memory that others may write to, it is there to be kept in place of that, as a
+    queue of keys is that a step of training ends with writing to."""
+    if node is None or node.again or node.func is not torch.ops.aten.clone.default:
+        return False
+    return node.kwargs.get("memory_format") in (None, torch.preserve_format)
+
+
 def _exchanged_again(makers: dict[str, Node], needed: Iterable[str]) -> set[str]:
     """What checkpointed blocks got from other processes and the backward reads itself, as gathered weights: it comes again, as in eager.
     Sizes have no say in it: they may differ from process to process, and all must take part or none."""
@@ -265,9 +273,10 @@ def _cheapest(
 ) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
-    is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
+    is ``free`` is there anyway, what is ``passing`` cannot be saved; a copy of what is outside is saved, and not what it is of; an input is free where the backward reads it in any case, or it would
     live longer for our sake. ``kept`` are computed once."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
+    outside = given.union(graph.held)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
     exchanged = _exchanged_again(makers, needed)
     for name in needed:
@@ -277,7 +286,7 @@ def _cheapest(
         node = makers.get(name)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
         repeatable = node is not None and (name in exchanged or _may_run_again(node))
-        again = repeatable and name not in kept and not written.intersection(bases)
+        again = repeatable and name not in kept and not written.intersection(bases) and not (_is_copy(node) and outside.intersection(bases))
         never = name in passing or (again and node is not None and (node.kept is False or name in exchanged))
         width = INFINITE if never else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
         network.add((name, False), (name, True), 0 if name in free else width)
