@@ -273,8 +273,8 @@ def _cheapest(
 ) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
-    is ``free`` is there anyway, what is ``passing`` cannot be saved; a copy of what is outside is saved, and not what it is of; an input is free where the backward reads it in any case, or it would
-    live longer for our sake. ``kept`` are computed once."""
+    is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
+    live longer for our sake. A copy of what is outside is saved, and not what it is of. ``kept`` are computed once."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     outside = given.union(graph.held)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
