@@ -231,12 +231,14 @@ def test_checkpoints_keep_what_they_return_alone():
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("what", ["a buffer", "an input", "a view of a buffer"])
+@pytest.mark.parametrize("what", ["a buffer", "an input", "a view of a buffer", "little computed of a buffer", "its own way"])
 def test_a_copy_is_kept_in_place_of_what_it_is_of(what, twins):
-    """Keys of a queue that a step ends with writing to: eager saves the copy that the program made."""
+    """Keys of a queue that a step ends with writing to: eager saves the copy that the program made; so it does what it has computed."""
     programs = {
         "a buffer": lambda m, x: x @ m.w * m.s.clone().exp(),
         "an input": lambda m, x: x.detach().clone() @ m.w,
+        "little computed of a buffer": lambda m, x: torch.tanh(x @ m.w) * torch.sigmoid(m.s),
+        "its own way": lambda m, x: (x @ m.w) * (m.s * 2 + 1).exp().clone().detach(),
         "a view of a buffer": lambda m, x: (x @ m.w) * m.s[1:].clone().detach().sum().exp(),
     }
 

@@ -30,6 +30,8 @@ from .sizes import roots_of, sizes_behind, symbols_in
 
 _LONGEST_CHAIN = 3
 """Values of the backward that are computed again one from the other."""
+_LITTLE = 4096
+"""Bytes that are kept rather than that others may not write to what they were computed of."""
 _UNKNOWN = 8192
 """What a size that depends on data counts as."""
 
@@ -97,7 +99,9 @@ def _partition(joint: Joint, exact: bool) -> Halves:
     needed = [n for n in graph.nodes if id(n) not in late and not is_gradient(n.origin) and must_run(n, graph)]
     forward = _closure(graph, makers, [*roots, *(name for n in needed for name in _needs(n, graph))]) | set(map(id, needed))
     again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
-    split = _Split(graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)))
+    split = _Split(
+        graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)), frozenset(joint.targets)
+    )
     backwards = tuple(
         None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients])
         for part in joint.parts
@@ -118,7 +122,7 @@ def _partition(joint: Joint, exact: bool) -> Halves:
 class _Split:
     """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``makers``: what makes each value in a
     backward; ``passing``: values that no forward has. ``forward`` and ``late`` are nodes, by id: of the forward, and those that depend on
-    tangents. ``leaving``: values that the forward returns or keeps for a backward before."""
+    tangents. ``leaving``: values that the forward returns or keeps for a backward before. ``weights``: what gradients are for."""
 
     graph: AtenGraph
     makers: dict[str, Node]
@@ -127,10 +131,13 @@ class _Split:
     late: set[int]
     tangents: list[str]
     leaving: list[str]
+    weights: frozenset[str]
 
     def backward(self, tangents: Sequence[int], gradients: list[Output]) -> Backward:
         graph = self.graph
-        nodes, saved = _backward(graph, self.makers, self.passing, self.forward, list(_values(gradients)), set(self.tangents), self.leaving)
+        nodes, saved = _backward(
+            graph, self.makers, self.passing, self.forward, list(_values(gradients)), set(self.tangents), self.leaving, self.weights
+        )
         self.leaving += saved
         second = _graph(
             graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, []
@@ -183,9 +190,10 @@ def _backward(
     roots: list[str],
     tangents: set[str],
     leaving: Sequence[str],
+    weights: frozenset[str],
 ) -> tuple[set[int], list[str]]:
     """The backward's nodes by id, and the forward values that it takes. ``passing``: values that no forward has, ``leaving``: that are
-    there anyway."""
+    there anyway; ``weights``: what gradients are for."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
     given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
     makers = {name: node for name, node in makers.items() if name not in given}
@@ -194,9 +202,9 @@ def _backward(
     )
     free = {*graph.held, *graph.constants, *leaving, *outside.intersection(needed)}
     kept = frozenset(r for n in graph.nodes if n.kept for r in n.results if r)
-    saved = _cheapest(graph, makers, passing, needed, free, kept) | outside
+    saved = _cheapest(graph, makers, passing, needed, free, weights, kept) | outside
     if ends := _ends_of_chains(graph, needed, saved | free):
-        saved = _cheapest(graph, makers, passing, needed, free, kept | ends) | outside
+        saved = _cheapest(graph, makers, passing, needed, free, weights, kept | ends) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := [name for name in graph.mutations if name in taken]:
         raise _Spoiled(spoiled)
@@ -269,16 +277,22 @@ def _cheapest(
     passing: Set[str],
     needed: list[str],
     free: Set[str],
+    weights: frozenset[str],
     kept: Set[str] = frozenset(),
 ) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
     is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
-    live longer for our sake. A copy of what is outside is saved, and not what it is of. ``kept`` are computed once."""
+    live longer for our sake. A copy of what is outside is saved, and not what it is of; so is little that is computed of buffers and
+    inputs, which a program may write to before the backward. ``kept`` are computed once, ``weights`` are what gradients are for."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
-    outside = given.union(graph.held)
+    outside, own = given.union(graph.held), graph.makers()
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
     exchanged = _exchanged_again(makers, needed)
+
+    def little(name: str, node: Node | None) -> bool:
+        return node is not None and not node.again and own.get(name) is node and _bytes(graph.metas[name], symbols) <= _LITTLE
+
     for name in needed:
         network.add((name, True), "needed", INFINITE)
     while stack:
@@ -286,7 +300,9 @@ def _cheapest(
         node = makers.get(name)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
         repeatable = node is not None and (name in exchanged or _may_run_again(node))
-        again = repeatable and name not in kept and not written.intersection(bases) and not (_is_copy(node) and outside.intersection(bases))
+        again = repeatable and name not in kept and not written.intersection(bases)
+        if again and outside.intersection(bases) and (_is_copy(node) or (little(name, node) and not weights.issuperset(bases))):
+            again = False
         never = name in passing or (again and node is not None and (node.kept is False or name in exchanged))
         width = INFINITE if never else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
         network.add((name, False), (name, True), 0 if name in free else width)
