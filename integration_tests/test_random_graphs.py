@@ -18,6 +18,7 @@ from opmill_runtime_cache.store import Store
 
 fuzz_graphs = pytest.importorskip("fuzz_graphs")
 fuzz_networks = pytest.importorskip("fuzz_networks")
+fuzz_states = pytest.importorskip("fuzz_states")
 fuzz_schedules = pytest.importorskip("fuzz_schedules")
 fuzz_training = pytest.importorskip("fuzz_training")
 random_graphs = pytest.importorskip("random_graphs")
@@ -63,6 +64,13 @@ def test_random_programs_as_for_a_gpu() -> None:
         command, capture_output=True, text=True, timeout=300
     )  # another process: triton must learn at its import that it interprets
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_modules_that_write_their_state() -> None:
+    found = [fuzz_states.problem(fuzz_states.random_module(FIRST + k)) for k in range(16)]
+    assert not any(found)
+    assert found.count("") > 10
 
 
 def test_what_is_run_on_gpus_runs_here_too() -> None:
