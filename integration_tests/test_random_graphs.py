@@ -68,7 +68,7 @@ def test_random_programs_as_for_a_gpu() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_random_modules_that_write_their_state() -> None:
-    found = [fuzz_states.problem(fuzz_states.random_module(FIRST + k)) for k in range(16)]
+    found = [fuzz_states.problem(fuzz_states.random_module(seed)) for seed in range(60, 76)]  # two of them were refused
     assert not any(found)
     assert found.count("") > 10
 
