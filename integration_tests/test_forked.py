@@ -63,3 +63,36 @@ print(len(children))
 
 def test_a_child_forked_anywhere_in_the_first_compile_compiles(script):
     assert int(script(PROGRAM, OMP_NUM_THREADS="1")) >= 2
+
+
+HEARING = """
+import os, threading, warnings
+import torch
+from opmill_bytecode_frontend.values.warned import hearing
+
+there, leave = threading.Event(), threading.Event()
+
+
+def elsewhere():
+    with hearing(always=True):
+        there.set()
+        assert leave.wait(60)
+
+
+thread = threading.Thread(target=elsewhere)
+thread.start()
+assert there.wait(60)
+child = os.fork()
+if not child:
+    shown = warnings.filters[0][0] != "always" and not torch.is_warn_always_enabled()
+    with hearing(always=True) as heard:
+        warnings.warn("heard")
+    os._exit(0 if shown and len(heard) == 1 else 1)
+print(os.waitpid(child, 0)[1])
+leave.set()
+thread.join()
+"""
+
+
+def test_a_child_forked_while_another_thread_hears_warnings_has_its_own(script):
+    assert int(script(HEARING)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import types
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opmill_fake_tensors.forking import ForkLock
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 Filter = tuple[str, re.Pattern[str] | None, type[Warning] | tuple[type[Warning], ...], re.Pattern[str] | None, int]
 ALWAYS: Filter = ("always", None, Warning, None, 0)
-_one_at_a_time = threading.RLock()
+_one_at_a_time = ForkLock()
+_hearing: list[hearing] = []
+"""Those that are heard in, the outermost first."""
 
 
 def is_ignored(filters: Iterable[Filter], default: str, heard: warnings.WarningMessage, module: str) -> bool:
@@ -51,6 +55,7 @@ class hearing:
         self._thread, self._heard = threading.get_ident(), list[warnings.WarningMessage]()
         self._before = torch.is_warn_always_enabled()
         self._show, self._filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
+        _hearing.append(self)
         # Not by catch_warnings: it makes Python forget what it has shown once.
         warnings._showwarnmsg, warnings.filters = self._hear, [ALWAYS]  # type: ignore[attr-defined]
         if self._always and not self._before:
@@ -58,16 +63,34 @@ class hearing:
         return self._heard
 
     def __exit__(self, *raised: object) -> None:
+        self.end()
+        _one_at_a_time.release()
+
+    def end(self) -> None:
+        """Warnings are shown as before."""
         if self._always and not self._before:
             torch.set_warn_always(False)
         warnings._showwarnmsg, warnings.filters = self._show, self._filters  # type: ignore[attr-defined]
-        _one_at_a_time.release()
+        _hearing.remove(self)
+
+    def heard_here(self) -> bool:
+        """Whether it is this thread that hears."""
+        return self._thread == threading.get_ident()
 
     def _hear(self, message: warnings.WarningMessage) -> None:
         if threading.get_ident() == self._thread:
             self._heard.append(message)
         elif not is_ignored(self._filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
             self._show(message)
+
+
+def _in_forked_child() -> None:
+    """A thread that was hearing is not there any more."""
+    for each in [each for each in reversed(_hearing) if not each.heard_here()]:
+        each.end()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def still_ignored(heard: warnings.WarningMessage, module: str) -> Callable[[types.ModuleType], bool]:
