@@ -25,7 +25,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,10 @@ _MAKES = re.compile(r"torch\.(arange|ones|eye|linspace|tensor)\(([^()]*)\)")
 
 
 def placed(tensors: Sequence[torch.Tensor], device: str) -> list[torch.Tensor]:
-    """Copies on the device, in the same layout, that share memory as the originals do."""
-    memories: dict[int, torch.Tensor] = {}
-    made = []
-    for t in tensors:
-        memory = t.untyped_storage()._cdata, t.dtype
-        if memory[0] not in memories:
-            whole = torch.empty(0, dtype=t.dtype, device=t.device).set_(t.detach().untyped_storage())
-            memories[memory[0]] = whole.to(device, copy=True)
-        made.append(memories[memory[0]].as_strided(t.shape, t.stride(), t.storage_offset()).requires_grad_(t.requires_grad))
-    return made
+    """Copies on the device that share memory and require grad as the originals do."""
+    from random_graphs import copied
+
+    return [made.requires_grad_(t.requires_grad) for made, t in zip(copied(list(tensors), device=device), tensors, strict=True)]
 
 
 def there(source: str, device: str) -> str:
@@ -112,15 +106,15 @@ def gradients(seed: int, mode: str, device: str) -> tuple[str, str, str]:
     plain = random_program(seed)
     function = dataclasses.replace(plain, source=there(plain.source, device)).function()
     try:
-        want, slopes = _trained(function, placed(training.inputs_of(plain), device))
-        exact, exact_slopes = _trained(plain.function(torch.float64), training.inputs_of(plain, torch.float64))
+        want, slopes = training.trained(function, placed(training.inputs_of(plain), device))
+        exact, exact_slopes = training.trained(plain.function(torch.float64), training.inputs_of(plain, torch.float64))
     except RuntimeError as error:
         return "skipped", str(error).splitlines()[0][:80], plain.source
     compiled = _compiled(function, mode)
     spread: list[list[torch.Tensor | None]] = []
     for call in range(CALLS):
         _mark(mode)
-        got, mine = _trained(compiled, placed(training.inputs_of(plain), device))
+        got, mine = training.trained(compiled, placed(training.inputs_of(plain), device))
         for name, gs, ws, es in (("output", got, want, exact), ("gradient", mine, slopes, exact_slopes)):
             for k, (g, w, e) in enumerate(zip(gs, ws, es, strict=True)):
                 if (g is None) != (w is None):
@@ -139,21 +133,6 @@ def gradients(seed: int, mode: str, device: str) -> tuple[str, str, str]:
     return "right", "", plain.source
 
 
-def _trained(function: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
-    leaves = [x for x in inputs if x.requires_grad]
-    results = list(function(*inputs))
-    parts = [torch.view_as_real(r.resolve_conj()) if r.is_complex() else r for r in results if r.requires_grad]
-    if not parts:
-        return results, []
-    total = parts[0].new_zeros((), dtype=torch.float64)
-    for p in parts:
-        total = (
-            total
-            + (p * torch.linspace(0.5, 1.5, max(p.numel(), 1), device=p.device)[: p.numel()].reshape(p.shape).to(p.dtype)).double().sum()
-        )
-    return results, list(torch.autograd.grad(total, leaves, allow_unused=True))
-
-
 def _spread(plain: Any) -> list[list[torch.Tensor | None]]:
     """Runs on a processor on inputs that are moved by a rounding."""
     import fuzz_training as training
@@ -167,7 +146,7 @@ def _spread(plain: Any) -> list[list[torch.Tensor | None]]:
             for x in {x.untyped_storage()._cdata: x for x in inputs}.values():
                 whole = torch.empty(0, dtype=x.dtype).set_(x.detach().untyped_storage())
                 whole.copy_(moved(whole, generator))
-        results, slopes = _trained(plain.function(), inputs)
+        results, slopes = training.trained(plain.function(), inputs)
         found.append([*results, *slopes])
     return found
 
@@ -199,6 +178,7 @@ def _shown(x: torch.Tensor | None) -> str:
 def networks(seed: int, mode: str, device: str) -> tuple[str, str, str]:
     """Results, gradients and buffers of a network after two steps in eager and compiled."""
     from fuzz_graphs import meant_strides
+    from fuzz_networks import distance
     from random_networks import random_network
 
     network = random_network(seed)
@@ -226,12 +206,12 @@ def networks(seed: int, mode: str, device: str) -> tuple[str, str, str]:
                     return "wrong", f"{name}: {_shown(g)} for {_shown(w)}", network.source
                 continue
             scale = float(e.abs().max()) if e.numel() else 0.0
-            slack = 3e-5 * (scale + 0.01) + 5 * _distance(w, e)
-            if not _distance(g, e) <= slack:
+            slack = 3e-5 * (scale + 0.01) + 5 * distance(w, e)
+            if not distance(g, e) <= slack:
                 nudged = nudged or [_nudged(network, k, call) for k in range(4)]
-                slack += 5 * max(_distance(n[name], e) for n in nudged)
-                if not _distance(g, e) <= slack:
-                    return "wrong", f"call {call}: {name}: off by {_distance(g, e):.2g} of {scale:.2g}, allowed {slack:.2g}", network.source
+                slack += 5 * max(distance(n[name], e) for n in nudged)
+                if not distance(g, e) <= slack:
+                    return "wrong", f"call {call}: {name}: off by {distance(g, e):.2g} of {scale:.2g}, allowed {slack:.2g}", network.source
     return "right", "", network.source
 
 
@@ -246,6 +226,7 @@ def _stepped(
     network: Any, call: Any, module: torch.nn.Module, device: str, dtype: torch.dtype = torch.float32, nudge: int = 0
 ) -> dict[str, torch.Tensor]:
     import fuzz_networks
+    from fuzz_training import weighted
 
     inputs = placed(fuzz_networks.inputs_of(network, dtype, nudge), device)
     for p in module.parameters():
@@ -257,16 +238,11 @@ def _stepped(
     found = {f"output {k}": r.detach() for k, r in enumerate(results)}
     parts = [r for r in results if r.requires_grad]
     if parts:
-        weights = [torch.linspace(0.5, 1.5, max(p.numel(), 1), device=device)[: p.numel()].reshape(p.shape).to(p.dtype) for p in parts]
-        torch.stack([(p * w).double().sum() for p, w in zip(parts, weights, strict=True)]).sum().backward()
+        weighted(parts).backward()
         leaves = [*((f"input {k}", x) for k, x in enumerate(inputs)), *module.named_parameters()]
         found |= {f"gradient of {name}": x.grad for name, x in leaves if x.grad is not None}
     found |= {f"buffer {name}": b for name, b in module.named_buffers()}
     return {name: t.detach().cpu().clone(memory_format=torch.preserve_format) for name, t in found.items()}
-
-
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
 
 
 # --- what all share -------------------------------------------------------------------------------------------------------------

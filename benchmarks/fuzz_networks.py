@@ -119,10 +119,10 @@ def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
                 return f"{name}: {g} instead of {w}"
             continue
         scale = float(e.abs().max()) if e.numel() else 0.0
-        slack, off = 2e-5 * (scale + 0.01) + 5 * _distance(w, e), _distance(g, e)
+        slack, off = 2e-5 * (scale + 0.01) + 5 * distance(w, e), distance(g, e)
         if off > slack:
             nudged = nudged or _nudged(network)
-            slack += 5 * max(_distance(n[name], e) for n in nudged)
+            slack += 5 * max(distance(n[name], e) for n in nudged)
         if not off <= slack and not (name.startswith("gradient") and _is_eagers_fault(network, name, g, e)):
             return f"{name}: off by {off:.2g} of {scale:.2g}, allowed {slack:.2g}"
     return ""
@@ -151,7 +151,7 @@ def _nudged(network: Network) -> list[Found]:
     return [run(network, module, module, inputs_of(network, nudge=k + 1)) for k, module in enumerate(modules)]
 
 
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
 
 

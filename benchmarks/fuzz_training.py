@@ -48,7 +48,7 @@ def weighted(results: Sequence[torch.Tensor]) -> torch.Tensor:
     """A sum of all results with gradients that weighs each element otherwise, in the type of its result: so both ways are given the same
     gradients."""
     parts = [torch.view_as_real(r.resolve_conj()) if r.is_complex() else r for r in results if r.requires_grad]
-    weights = [torch.linspace(0.5, 1.5, max(p.numel(), 1), dtype=torch.float64)[: p.numel()].reshape(p.shape).to(p.dtype) for p in parts]
+    weights = [torch.linspace(0.5, 1.5, max(p.numel(), 1), dtype=torch.float64)[: p.numel()].reshape(p.shape).to(p) for p in parts]
     return torch.stack([(p * w).double().sum() for p, w in zip(parts, weights, strict=True)]).sum()
 
 

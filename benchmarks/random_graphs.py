@@ -542,15 +542,15 @@ def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:
         return False
 
 
-def copied(tensors: list[torch.Tensor], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type, complex numbers as its
-    pairs."""
+def copied(tensors: list[torch.Tensor], dtype: torch.dtype | None = None, device: str = "cpu") -> list[torch.Tensor]:
+    """Copies on the device, in the same layout, that share memory as the originals do; with ``dtype``, floats as that type, complex
+    numbers as its pairs."""
     done: dict[int, torch.Tensor] = {}
     out = []
     for t in tensors:
         if key(t) not in done:
             whole = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
             to = None if dtype is None else dtype if is_float(t) else dtype.to_complex() if t.is_complex() else None
-            done[key(t)] = whole.clone() if to is None else whole.to(to)
+            done[key(t)] = whole.to(device, to or t.dtype, copy=True)
         out.append(done[key(t)].as_strided(t.shape, t.stride(), t.storage_offset()))
     return out

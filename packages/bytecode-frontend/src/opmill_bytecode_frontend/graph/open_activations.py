@@ -161,18 +161,14 @@ def filled(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     return recorder.call_method(vm, "fill_", [made, given["fill_value"]], {})
 
 
-def put_by_index(name: str, last: str) -> Rule:
-    """A method that puts one number at places along a dimension, which takes a tensor for it. ``last``: what it is called."""
+def put_by_index(name: str) -> Rule:
+    """A method that puts one number at places along a dimension, which takes a tensor for it: one for each place where it scatters."""
 
     def rule(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
-        numbers, index = scalars(recorder, x, given, **{last: ZERO}), given.get("index")
-        if numbers is None or type(index) is not TensorValue or set(given) != {"dim", "index", last}:
+        numbers, index = scalars(recorder, x, given, value=ZERO), given.get("index")
+        if numbers is None or type(index) is not TensorValue or set(given) != {"dim", "index", "value"}:
             return None
-        put = (
-            numbers
-            if last == "value" and "scatter" not in name
-            else [recorder.call_method(recorder.vm, "expand_as", [*numbers, index], {})]
-        )
+        put = [recorder.call_method(recorder.vm, "expand_as", [*numbers, index], {})] if name.startswith("scatter") else numbers
         return recorder.call_method(recorder.vm, name, [x, given["dim"], index, *put], {})
 
     return rule
@@ -194,10 +190,10 @@ ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys(("clamp_", "clip_"), (("min", "max"), writing("clamp_", "min", "max"))),
     "clamp_min_": (("min",), writing("clamp_", "min")),
     "clamp_max_": (("max",), writing("clamp_", "min", "max")),
-    **dict.fromkeys(("index_fill", torch.index_fill), (("dim", "index", "value"), put_by_index("index_fill", "value"))),
-    "index_fill_": (("dim", "index", "value"), put_by_index("index_fill_", "value")),
-    **dict.fromkeys(("scatter", torch.scatter), (("dim", "index", "value"), put_by_index("scatter", "value"))),
-    "scatter_": (("dim", "index", "value"), put_by_index("scatter_", "value")),
+    **dict.fromkeys(("index_fill", torch.index_fill), (("dim", "index", "value"), put_by_index("index_fill"))),
+    "index_fill_": (("dim", "index", "value"), put_by_index("index_fill_")),
+    **dict.fromkeys(("scatter", torch.scatter), (("dim", "index", "value"), put_by_index("scatter"))),
+    "scatter_": (("dim", "index", "value"), put_by_index("scatter_")),
 }
 
 __all__ = ["ROWS"]
