@@ -4,6 +4,7 @@ import errno
 import importlib.metadata
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -58,6 +59,27 @@ def test_a_failing_native_backend_warns_and_runs_the_graph(monkeypatch):
     warn_once.cache_clear()
     with pytest.warns(opmill.OpmillWarning, match="OM011.*RuntimeError: no luck"):
         assert torch.equal(opmill.compile(square_sum)(X), square_sum(X))
+
+
+def test_an_error_of_the_compiler_is_raised_where_that_is_asked_for(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("opmill.native.native_compiler", lambda options: broken)
+    with pytest.raises(RuntimeError, match="no luck"):
+        opmill.compile(square_sum, options={"suppress_errors": False})(X)
+
+
+def test_a_graph_that_is_refused_runs_whoever_asks_for_errors():
+    def shared(x, y):
+        x.add_(1)
+        return x + y
+
+    x = torch.zeros(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opmill.compile(shared, options={"suppress_errors": False})(x, x[:])
+    assert torch.equal(x, torch.ones(4))
 
 
 def test_generators_that_fail_to_load_are_named_with_the_reason(monkeypatch):

@@ -11,7 +11,8 @@ class CaptureOptions:
     instructions interpreted in one capture (each turn of a loop is captured by itself; beyond these the function runs eagerly);
     ``max_idle``: instructions interpreted without an operation on tensors before what was called runs natively; ``max_depth``: nested
     inlined calls; ``nested_breaks``: a graph may end inside a function that the captured one calls, and each frame is resumed; otherwise it
-    ends before the call."""
+    ends before the call. ``suppress_errors``: an error of the compiler's own (or of a backend) leaves the function uncompiled; otherwise it
+    is raised."""
 
     recompile_limit: int = 8
     graph_limit: int = 20_000
@@ -19,3 +20,4 @@ class CaptureOptions:
     max_steps: int = 2_000_000
     max_depth: int = 150
     nested_breaks: bool = True
+    suppress_errors: bool = True

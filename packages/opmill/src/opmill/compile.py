@@ -156,6 +156,7 @@ def _capture(function: Any, settings: Settings, name: str = "", code: types.Code
             recompile_limit=settings.options.recompile_limit,
             graph_limit=settings.options.graph_limit,
             nested_breaks=settings.options.nested_breaks,
+            suppress_errors=settings.options.suppress_errors,
         ),
         on_break=lambda found: record.add_break(
             BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack, found.spans, turns=found.turns)

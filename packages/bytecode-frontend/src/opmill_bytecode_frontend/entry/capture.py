@@ -313,6 +313,8 @@ class Capture:
                     raise
                 if may_pass(exc):
                     return self._passes(compiled, exc)
+                if not (context.options.suppress_errors or hasattr(exc, "code")):
+                    raise  # what has a number is a refusal
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up(compiled)
             for fixed, shown in translation.fixed:
@@ -330,7 +332,7 @@ class Capture:
         try:
             return self.seen.note(compiled.entries, values)
         except Exception:
-            if self.strict:
+            if self.strict or not self.context.options.suppress_errors:
                 raise
             log.warning("internal error while comparing the arguments of %s", self.fn.__qualname__, exc_info=True)
             return []

@@ -327,7 +327,7 @@ def _is_whole(statement: Statement, buffer: str, program: Program) -> bool:
     points = index(1)
     for size in program.buffers[buffer].cells.sizes:
         points = points * size
-    return _points((*statement.axes, *statement.inner)) == points
+    return _points((*statement.axes, *statement.inner) if statement.scans else statement.axes) == points
 
 
 def outside_reads(groups: list[Group], program: Program) -> list[set[str]]:
