@@ -1,12 +1,14 @@
-"""Operators whose kernels for other devices lay results out otherwise than those for processors do."""
+"""Operators whose kernels for other devices lay results out otherwise than those for processors do, or give them in other types."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..table import Rules, dense
+from .reductions import batch_norm, batch_norm_legit, layer_norm
 
 ELSEWHERE = Rules()
 
@@ -28,3 +30,26 @@ def _pixel_unshuffle(overload: str, x: Tensor, downscale_factor: int) -> Any:
         return NotImplemented
     *batch, c, h, w = x.size()
     return dense((*batch, c * r * r, h // r, w // r), x.dtype) if h % r == 0 and w % r == 0 else NotImplemented
+
+
+@ELSEWHERE.row("native_layer_norm")
+def _layer_norm(*given: Any) -> Any:
+    return _wide_statistics(layer_norm(*given))
+
+
+@ELSEWHERE.row("native_batch_norm")
+def _batch_norm(*given: Any) -> Any:
+    return _wide_statistics(batch_norm(*given))
+
+
+@ELSEWHERE.row("_native_batch_norm_legit")
+def _batch_norm_legit(*given: Any) -> Any:
+    return _wide_statistics(batch_norm_legit(*given))
+
+
+def _wide_statistics(results: Any) -> Any:
+    """Means and deviations of narrow numbers stay as wide as they were computed; a processor's kernel rounds them."""
+    if results is NotImplemented:
+        return results
+    out, *statistics = results
+    return out, *(s.float() if s.dtype in (torch.float16, torch.bfloat16) else s for s in statistics)

@@ -133,7 +133,7 @@ def _statistics_type(x: Tensor, weight: Tensor | None) -> torch.dtype | None:
 
 
 @RULES.row("native_layer_norm")
-def _layer_norm(overload: str, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+def layer_norm(overload: str, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     dtype, split = _statistics_type(x, weight), x.dim() - len(shape)
     fits = all(p is None or same(p.size(), shape) for p in (weight, bias))
     if dtype is None or split < 0 or not shape or not same(x.size()[split:], shape) or not fits or _statistics_type(x, bias) is None:
@@ -184,7 +184,7 @@ def _group_norm_backward(
 
 
 @RULES.row("native_batch_norm")
-def _batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     dtype = _statistics_type(x, weight if weight is not None else mean)
     if overload != "" or dtype is None or x.dim() < 2 or surely(x.numel() == 0) or (not training and (mean is None or var is None)):
         return NotImplemented
@@ -194,9 +194,9 @@ def _batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var
 
 
 @RULES.row("_native_batch_norm_legit")
-def _batch_norm_legit(overload: str, x: Tensor, weight: Any, bias: Any, *rest: Any) -> Any:
+def batch_norm_legit(overload: str, x: Tensor, weight: Any, bias: Any, *rest: Any) -> Any:
     mean, var, training, momentum, eps = rest if overload == "" else (None, None, *rest)
-    return _batch_norm("", x, weight, bias, mean, var, training, momentum, eps) if overload in ("", "no_stats") else NotImplemented
+    return batch_norm("", x, weight, bias, mean, var, training, momentum, eps) if overload in ("", "no_stats") else NotImplemented
 
 
 # ---- orders --------------------------------------------------------------------------------------------------------
