@@ -174,7 +174,29 @@ class UpscaledNoise(torch.nn.Module):
 MISTRAL = {"hidden_size": 2048, "intermediate_size": 7168, "num_attention_heads": 32}
 _GPT2 = {"n_embd": 1024, "n_layer": 24, "n_head": 16, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": False}
 GEMMA = {"hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256}
+DEEPSEEK = {
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "moe_intermediate_size": 704,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "n_routed_experts": 16,
+    "num_experts_per_tok": 4,
+    "n_group": 4,
+    "topk_group": 2,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 512,
+    "kv_lora_rank": 256,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 64,
+    "v_head_dim": 64,
+    "vocab_size": 32000,
+}
+QWEN3_MOE = {"hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 32000}
 INFERENCE: dict[str, Callable[[], Workload]] = {
+    "deepseek": text("DeepseekV3ForCausalLM", 2048, **DEEPSEEK),
+    "qwen3_moe": text("Qwen3MoeForCausalLM", 2048, **QWEN3_MOE, moe_intermediate_size=512, num_hidden_layers=8, num_experts=32),
     "gemma3": text("Gemma3ForCausalLM", 4096, **GEMMA, num_hidden_layers=12, vocab_size=65536, sliding_window=512),
     "mistral": text(
         "MistralForCausalLM",
@@ -253,6 +275,26 @@ TRAINING: dict[str, Callable[[], Workload]] = {
     "bert_base_step": text("BertForMaskedLM", 128, 64, labels=True),
     "wav2vec_step": lambda: (Heard(), {"x": torch.randn(8, 80_000)}),
     "unet_step": lambda: (Denoised(), {"x": torch.randn(8, 4, 64, 64), "t": torch.randint(0, 1000, (8,)), "text": torch.randn(8, 77, 768)}),
+    "deepseek_step": text("DeepseekV3ForCausalLM", 1024, 2, labels=True, **DEEPSEEK),
+    "qwen3_moe_step": text(
+        "Qwen3MoeForCausalLM", 1024, 2, labels=True, **QWEN3_MOE, moe_intermediate_size=512, num_hidden_layers=8, num_experts=32
+    ),
+    "olmo2_step": text(
+        "Olmo2ForCausalLM", 2048, 2, labels=True, **MISTRAL, num_hidden_layers=6, vocab_size=100352, pad_token_id=0, eos_token_id=1
+    ),
+    "mamba2_step": text(
+        "Mamba2ForCausalLM",
+        1024,
+        2,
+        labels=True,
+        hidden_size=768,
+        num_hidden_layers=6,
+        num_heads=24,
+        head_dim=64,
+        n_groups=1,
+        vocab_size=32000,
+    ),
+    "coatnet_step": image("coatnet_0_rw_224", 64),
     "mixer_step": image("mixer_b16_224", 64),
     "densenet_step": image("densenet121", 64),
     "mobilenet_step": image("mobilenetv3_large_100", 128),
