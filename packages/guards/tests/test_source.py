@@ -2,7 +2,8 @@
 
 import pytest
 
-from opmill_guards import reference
+from opmill_guards import GuardSet, instance_dict, reference
+from opmill_guards.guard import Absent, Equals
 from opmill_guards.source import Attr, InstanceDict, Item, Local, Pinned, TypeOf
 
 
@@ -46,3 +47,37 @@ def test_pinned_objects_are_compared_by_identity():
 def test_what_leads_nowhere_is_unreadable():
     with pytest.raises(reference.Unreadable):
         reference.read(Item(Attr(Local("h"), "items"), 7), {"h": Holder()})
+
+
+class Hiding:
+    def __init__(self) -> None:
+        self.x = 1
+
+    @property
+    def __dict__(self) -> dict[str, int]:  # type: ignore[override]
+        return {"shown": 2}
+
+
+class HidingItems(dict):
+    __dict__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__(item=3)
+        self.x = 1
+
+
+@pytest.mark.parametrize("kind", [Hiding, HidingItems])
+def test_the_dictionary_of_an_object_whose_class_shows_something_else(kind: type) -> None:
+    it = kind()
+    assert instance_dict(it) == {"x": 1}
+    for source in (InstanceDict(Local("it")), Item(InstanceDict(Local("it")), "x")):
+        assert reference.read(source, {"it": it}) == (1 if type(source) is Item else {"x": 1})
+    guards = GuardSet([Equals(Item(InstanceDict(Local("it")), "x"), 1), Absent(InstanceDict(Local("it")), "shown")])
+    assert guards.check({"it": it}) and guards.native(("it",)).check(it)
+    it.x = 2
+    assert not guards.check({"it": it}) and not guards.native(("it",)).check(it)
+
+
+def test_what_has_no_dictionary_has_none() -> None:
+    with pytest.raises(AttributeError):
+        instance_dict(3)

@@ -1,9 +1,10 @@
 """Dictionaries that hold the attributes of objects: of the object itself (``self.__dict__ = self``), of several objects, of a class with
-ways of its own, and ones that are arguments as well."""
+ways of its own, ones that are arguments as well, and ones that the class hides behind a property named ``__dict__``."""
 
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from alike import outcome
 
 from opmill_bytecode_frontend import capture
+from opmill_guards import instance_dict
 
 
 class Config(dict):
@@ -155,3 +157,131 @@ def test_a_dictionary_of_another_class(program: Any) -> None:
         mine, plain = kind(), kind()
         assert outcome(compiled, mine) == outcome(program, plain)
         assert dict(mine.__dict__) == dict(plain.__dict__)
+
+
+# --- one that its class does not show ------------------------------------------------------------------------------------------------
+
+
+class Hiding:
+    def __init__(self, **given: Any) -> None:
+        for key, value in given.items():
+            setattr(self, key, value)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {"shown": 3}
+
+
+class Shown(Plain):
+    def __init__(self, **given: Any) -> None:
+        self.x = given.get("x")
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {"behind": super().__dict__}
+
+
+class Items(dict):
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {key: [value] for key, value in self.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class Slotted:
+    __slots__ = ("x", "__dict__")
+
+    def __init__(self, **given: Any) -> None:
+        self.x = given.get("x")
+
+
+HIDDEN = (Hiding, Shown, Items, Slotted)
+
+
+def own(it: Any) -> Any:
+    """What the object has, whatever its class says."""
+    return {name: getattr(it, name) for name in ("x", "y", "z") if hasattr(type(it), name) or name in instance_dict(it)}
+
+
+def asked(it: Any) -> Any:
+    return it.__dict__, vars(it), getattr(it, "__dict__"), it.x
+
+
+def assigned(it: Any) -> Any:
+    it.y = 7
+    return it.y, it.__dict__, vars(it)
+
+
+def assigned_behind_a_break(it: Any) -> Any:
+    it.y = 7
+    print(end="")
+    it.z = it.y + 1
+    return it.__dict__, it.z
+
+
+def gone(it: Any) -> Any:
+    it.y = 1
+    del it.y
+    return hasattr(it, "y"), "y" in it.__dict__
+
+
+def of_the_base(it: Any) -> Any:
+    it.y = 5
+    table = vars(Plain)["__dict__"].__get__(it)
+    table["z"] = 6
+    return it.z, table, it.__dict__
+
+
+def new_one(it: Any) -> Any:
+    new = type(it)(x=4)
+    new.y = 2
+    return new.__dict__, new.y, new
+
+
+def new_one_behind_a_break(it: Any) -> Any:
+    new = type(it)(x=it.x)
+    print(end="")
+    new.z = new.x
+    return new.__dict__, new
+
+
+def copied(it: Any) -> Any:
+    return own(copy.copy(it)), own(copy.deepcopy(it))
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+@pytest.mark.parametrize("program", [asked, assigned, assigned_behind_a_break, gone, of_the_base, new_one, new_one_behind_a_break, copied])
+def test_a_dictionary_that_the_class_does_not_show(program: Any, kind: Any) -> None:
+    def called(function: Any, it: Any) -> Any:
+        result = outcome(function, it)
+        if type(result) is tuple and type(result[-1]) is kind:
+            *result, new = result
+            result += [own(new), instance_dict(new), list(new) if kind is Items else 0]
+        return result, own(it)
+
+    compiled = capture(program, "eager")
+    for x in (1, 2, 1):
+        mine, plain = kind(x=x), kind(x=x)
+        assert called(compiled, mine) == called(program, plain)
+        assert instance_dict(mine) == instance_dict(plain)
+
+
+def test_what_a_cached_property_keeps_is_kept_in_what_the_class_shows() -> None:
+    class Cached(Hiding):
+        times = 0
+
+        @functools.cached_property
+        def twice(self) -> int:
+            type(self).times += 1
+            return 2 * self.x
+
+    def program(it: Any) -> Any:
+        return it.twice, it.twice, type(it).times
+
+    compiled = capture(program, "eager")
+    Cached.times = 0
+    mine = [compiled(Cached(x=3)) for _ in range(3)]
+    Cached.times = 0
+    assert mine == [program(Cached(x=3)) for _ in range(3)]

@@ -12,6 +12,7 @@ from types import CellType, MappingProxyType
 from typing import Any
 
 from . import source as s
+from ._native import instance_dict
 from .errors import GuardError
 from .guard import Guard
 from .kinds import kind_of
@@ -39,7 +40,7 @@ def _attr(source: s.Attr, base: Any, local_values: Locals) -> Any:
 
 
 def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> Any:
-    return type.__dict__["__dict__"].__get__(base) if isinstance(base, type) else object.__getattribute__(base, "__dict__")
+    return type.__dict__["__dict__"].__get__(base) if isinstance(base, type) else instance_dict(base)
 
 
 def _item(source: s.Item, base: Any, local_values: Locals) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 import torch
 
 from opmill_fake_tensors.symbols import index, sym_int
+from opmill_guards import instance_dict
 from opmill_guards.source import Pinned
 
 from .._native import store_known
@@ -313,7 +314,11 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
     if value.read_only:
         raise Unsupported("FE070", "a mapping proxy leaves the captured code")
     if value.part_of is not None:
-        return r.assign(value, f"object.__getattribute__({r.expr(value.part_of)}, {value.attribute!r})")
+        owner = r.expr(value.part_of)
+        own = value.attribute == "__dict__"
+        return r.assign(
+            value, f"{r.constants.name(instance_dict)}({owner})" if own else f"object.__getattribute__({owner}, {value.attribute!r})"
+        )
     refuse_equal_hashes(value)
     factory = f"({r.expr(value.default)})" if value.default is not None else "()"
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
@@ -518,8 +523,8 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
 def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:
     """Statements that give the new object ``name`` the attributes and slots of ``value``; its class is not asked. Gives the name."""
     if value.has_dict() and value.attrs.items:
-        own = type(find_in_mro(value.cls.__mro__, "__getattribute__")[1]) is types.FunctionType
-        table = f"object.__getattribute__({name}, '__dict__')" if own else f"{name}.__dict__"
+        own = type(find_in_mro(value.cls.__mro__, "__getattribute__")[1]) is types.FunctionType or not value.shows_dict()
+        table = f"{r.constants.name(instance_dict)}({name})" if own else f"{name}.__dict__"
         for key, item in value.attrs.items.values():
             r.body.append(f"{table}[{r.expr(key)}] = {r.expr(item)}")
     for slot, item in value.slots.items():

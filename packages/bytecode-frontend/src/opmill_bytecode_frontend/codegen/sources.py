@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import Struct
 
+from opmill_guards import instance_dict
 from opmill_guards.reference import ahead, inside
 from opmill_guards.source import (
     Ahead,
@@ -122,7 +123,7 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         plain = (
             type(source.base) is Pinned and type(getattr(type(source.base.object), "__getattribute__", None)) is types.WrapperDescriptorType
         )
-        return f"{base}.__dict__" if plain else f"object.__getattribute__({base}, '__dict__')"  # a proxy's own lookup may give another
+        return f"{base}.__dict__" if plain else f"{constants.name(instance_dict)}({base})"  # a class's own lookup may give another
     if kind is Item and source.base in overridden:
         return f"{constants.name(overridden[source.base])}.__getitem__({base}, {constants.key(source.key)})"
     if kind is Item:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 
 import torch
 
-from opmill_guards import CompiledFunction
+from opmill_guards import CompiledFunction, instance_dict
 from opmill_guards.guard import Equals, Is, Length, Predicate, SameObject, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 from opmill_guards.storage import length_of
@@ -271,9 +271,9 @@ def with_own_table(vm: Interpreter, made: ObjectValue) -> ObjectValue:
     """An object whose instance dictionary nobody else writes, as far as the capture has met others; that of a dictionary may be itself
     (``self.__dict__ = self``)."""
     obj, source = made.obj, cast(Source, made.source)
-    if not made.has_dict() or type(find_in_mro(type(obj).__mro__, "__dict__")[1]) is not types.GetSetDescriptorType:
+    if not made.has_dict():
         return made
-    table = object.__getattribute__(obj, "__dict__")
+    table = instance_dict(obj)
     if table is obj and isinstance(made.storage, DictValue):
         vm.guard(SameObject(source, InstanceDict(source)))
         made.share(made.storage)

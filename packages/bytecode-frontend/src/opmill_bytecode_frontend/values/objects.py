@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Hashable, NoReturn
 
+from opmill_guards import instance_dict
 from opmill_guards.guard import Predicate, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
@@ -239,13 +240,17 @@ class ObjectValue(Value):
                 self._attrs.part_of = self
             else:
                 source = InstanceDict(self.source)
-                table = object.__getattribute__(self.obj, "__dict__")  # whatever the class's own lookup says
+                table = instance_dict(self.obj)  # whatever the class's own lookup says
                 items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
                 self._attrs = DictValue(items, dict, source, table)
         return self._attrs
 
     def has_dict(self) -> bool:
         return self.cls.__dictoffset__ != 0
+
+    def shows_dict(self) -> bool:
+        """Whether ``__dict__`` is the instance dictionary: a class may have a property of that name."""
+        return self.has_dict() and type(find_in_mro(self.cls.__mro__, "__dict__")[1]) is types.GetSetDescriptorType
 
     def share(self, table: DictValue) -> None:
         """The instance dictionary is this one."""
@@ -293,7 +298,7 @@ class ObjectValue(Value):
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         """``object.__getattribute__``."""
-        if name == "__dict__" and self.has_dict():
+        if name == "__dict__" and self.shows_dict():
             return self.own_dict(vm)
         owner, raw = find_now(vm, self.cls.__mro__, name)
         if name == "__class__" and owner is object:

@@ -10,6 +10,7 @@ import torch
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
+from opmill_guards import instance_dict
 from opmill_guards.source import Attr, InstanceDict, Item, Source
 
 from ..graph.beginnings import assume_beginnings
@@ -152,7 +153,7 @@ class TensorValue(Value):
             self._attrs = DictValue({})
             self._attrs.part_of = self
         elif self._attrs is None:
-            source, table = InstanceDict(self.source), self.obj.__dict__
+            source, table = InstanceDict(self.source), instance_dict(self.obj)
             items: dict[object, tuple[Value, object]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
             self._attrs = DictValue(items, dict, source, table)
         return self._attrs

@@ -34,10 +34,14 @@ PyObject* show(PyObject*, PyObject* args) {
   return before;
 }
 
+// instance_dict(object): its dictionary, whatever the object's class says that `__dict__` is.
+PyObject* instance_dict(PyObject*, PyObject* object) { return read_instance_dict(object); }
+
 PyMethodDef methods[] = {
     {"configure", contained<configure>, METH_VARARGS, nullptr},
     {"tensor_facts", contained<tensor_facts>, METH_O, nullptr},
     {"global_value", contained<global_value>, METH_VARARGS, nullptr},
+    {"instance_dict", contained<instance_dict>, METH_O, "instance_dict(object): its dictionary, past a `__dict__` of its class's own"},
     {"show", contained<show>, METH_VARARGS, "show(name, function): what tracers find as CompiledFunction.name; gives what it was"},
     {"finish", contained<finish_given>, METH_O, "finish(result): what it is in the end, after the calls that a TailCall asks for"},
     {nullptr, nullptr, 0, nullptr},

@@ -51,6 +51,8 @@ def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
     """Whether copying goes by the instance's own parts: no method of the protocol is written in Python."""
     if issubclass(value.cls, (BaseException, torch.nn.Module)) or value.cls.__module__ == "enum":
         return False
+    if value.has_dict() and not value.shows_dict():
+        return False  # what is copied goes into what ``__dict__`` gives
     asked = CUSTOM if value.storage is None else (*CUSTOM, *BY_ITEMS)
     return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in asked)
 
