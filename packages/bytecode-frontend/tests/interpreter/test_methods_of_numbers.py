@@ -1,5 +1,6 @@
 """Methods of numbers that a program calls by their names: what they know, and what they leave to the other number, is as in Python."""
 
+import enum
 from collections.abc import Callable
 
 import pytest
@@ -68,3 +69,61 @@ def test_a_number_over_one_that_only_data_tell_is_rounded_once() -> None:
     for n in range(1, 40):
         x = torch.rand(1, dtype=torch.float64, generator=generator)
         assert compiled(x, n)[1:] == program(x, n)[1:]
+
+
+class Real(float):
+    """A number of a class of the program, without ways of its own."""
+
+
+class Whole(int):
+    """The same of whole ones."""
+
+
+class Compared(float):
+    def __eq__(self, other: object) -> bool:
+        return float.__eq__(self, other)
+
+    __hash__ = float.__hash__
+
+
+class Calculating(int):
+    def __add__(self, other: object) -> object:  # type: ignore[override]
+        return "own", int.__add__(self, other)  # type: ignore[operator]
+
+    def __radd__(self, other: object) -> object:  # type: ignore[override]
+        return "own reflected", int.__radd__(self, other)  # type: ignore[operator]
+
+    def __lt__(self, other: object) -> object:  # type: ignore[override]
+        return "own", int.__lt__(self, other)  # type: ignore[operator]
+
+
+class Named(enum.IntEnum):
+    TWO = 2
+    THREE = 3
+    NINE = 9
+
+
+DERIVED = (Real, Whole, Compared, Calculating, Named)
+SYMBOLS = "== != < <= > >= + - * / // % ** & | ^ << >>".split()
+OPERATIONS = [
+    *(f"a {symbol} b" for symbol in SYMBOLS),
+    *(f"b {symbol} a" for symbol in SYMBOLS),
+    *(f"{kind}.{method}(T(a), b)" for method in METHODS for kind in ("int", "float")),
+    *(f"b.{method}(T(a))" for method in METHODS),
+    *(f"T(a) {symbol} T(a)" for symbol in SYMBOLS),
+    *(f"T(a).{method}(b)" for method in METHODS),
+]
+
+
+@pytest.mark.parametrize("place", range(len(DERIVED)))
+def test_numbers_of_the_programs_classes_know_numbers_that_change(place: int) -> None:
+    kind = DERIVED[place]
+    for operation in OPERATIONS[place :: len(DERIVED)]:
+        names: dict[str, Callable[..., tuple[object, object]]] = {"T": kind}  # type: ignore[dict-item]
+        exec(f"def program(x, a, b):\n    return x + 1, {operation}", names)
+        plain = names["program"]
+        for other in (int, float):
+            compiled = capture(plain)  # type: ignore[arg-type]
+            for mine, theirs in [(2, 2), (2, 9), (3, 3), (3, 5)]:
+                given = torch.ones(1), kind(mine), other(theirs)
+                assert seen(compiled, *given) == seen(plain, *given), (operation, other, mine, theirs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeGuard, cast
 from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
 from ..entry.limits import check_growth
-from ..values.base import MISSING, Machine, Value, class_has, name_in_c, written_in_python
+from ..values.base import MISSING, NUMBERS_KNOWN, Machine, Value, class_has, name_in_c, number_in, written_in_python
 from ..values.constant import ConstantValue, is_nan
 from ..values.objects import ObjectValue, find_in_mro
 from ..values.overriding import OverridingTensor
@@ -61,6 +61,13 @@ def overrides(cls: type, base: type, name: str) -> bool:
 def not_implemented(value: Value | None) -> bool:
     """Whether a method was not there, or gave ``NotImplemented``."""
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
+
+
+def known_to(owner: Value, other: Value) -> Value:
+    """The other operand as the method of a number sees it: of an object of a class derived from the numbers that it knows, the number,
+    whatever methods the class has."""
+    known = NUMBERS_KNOWN.get(owner.python_type(), ())
+    return number_in(other) if issubclass(other.python_type(), known) else other
 
 
 def answered(value: Value | None) -> TypeGuard[Value]:
@@ -144,7 +151,7 @@ class Operators:
         for number, (owner, method, other) in enumerate(tries):
             if direct:
                 self.expect_operator(op.rstrip("="), left, right, tries, number)
-            result = owner.special(vm, method, [other])
+            result = owner.special(vm, method, [known_to(owner, other)])
             if answered(result):
                 return result
         for sequence in (list, tuple, str, collections.deque):
@@ -191,7 +198,7 @@ class Operators:
         for number, (owner, method, other) in enumerate(tries):
             if direct:
                 self.expect_operator(op, left, right, tries, number)
-            result = owner.special(vm, method, [other])
+            result = owner.special(vm, method, [known_to(owner, other)])
             if result is None and op == "!=":
                 result = self.differs(owner, other)
             if answered(result):

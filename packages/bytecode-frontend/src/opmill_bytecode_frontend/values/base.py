@@ -338,14 +338,25 @@ NUMBERS_KNOWN: dict[type, tuple[type, ...]] = {
 }
 
 
+def numbers_known(kind: type) -> tuple[type, ...]:
+    """The numbers that the methods know which a class has from Python's own numbers; none where it has none."""
+    return next((NUMBERS_KNOWN[each] for each in kind.__mro__ if each in NUMBERS_KNOWN), ())
+
+
+def number_in(value: Value) -> Value:
+    """The number that an object of a class derived from numbers holds: their methods do not ask those of its class."""
+    storage: Value | None = getattr(value, "storage", None)
+    return value if storage is None else storage
+
+
 def named_by_program(vm: Machine, owner: Value, name: str, result: Value, args: Sequence[Value] = ()) -> Value:
     """The result of a method that the program calls by its name, with ``args``. Where an operator would go on to the other operand
     (NotImplemented), the methods of sequences ask that for an index, or raise: this runs natively. A tracked number's method may have
     gone on already, or not have known how another one is tracked: which of them it knows is what Python says."""
     nothing = getattr(result, "value", None) is NotImplemented
-    if (known := NUMBERS_KNOWN.get(owner.python_type())) is not None and len(args) == 1 and (name in OPERATORS or name in COMPARISONS):
+    if (known := numbers_known(owner.python_type())) and len(args) == 1 and (name in OPERATORS or name in COMPARISONS):
         fits = issubclass(args[0].python_type(), known)
-        return vm.fresh(NotImplemented) if not fits else reflected(vm, owner, name, args[0]) if nothing else result
+        return vm.fresh(NotImplemented) if not fits else reflected(vm, number_in(owner), name, number_in(args[0])) if nothing else result
     if nothing and name in COMPARISONS and args and issubclass(args[0].python_type(), owner.python_type()):
         vm.unsupported("FE025", f"method {name} of {owner.describe()} with {args[0].describe()}", "it is not known while capturing")
     if nothing and name not in COMPARISONS and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES)):

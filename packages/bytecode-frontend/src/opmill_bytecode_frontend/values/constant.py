@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from opmill_guards.source import Source
 
-from .base import BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, turned
+from .base import SWAPPED, BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, turned
 from .iterators import STOP, ItemsIterator
 from .made_texts import joined, made_text, told
 from .warned import called_at_capture
@@ -118,7 +118,7 @@ class ConstantValue(Value):
         if name == "__invert__" and type(self.value) is bool:  # which Python warns of
             return vm.fresh(called_at_capture(vm, slot, [self.value], {}))
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
-            reflected = turned(name)  # not asked by Python for one type
+            reflected = SWAPPED.get(name) or turned(name)  # not asked by Python for one type
             return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)
         try:
             plain = [known_part(a) if takes_content(self.value, name) else vm.plain(a) for a in args]
