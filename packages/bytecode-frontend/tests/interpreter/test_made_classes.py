@@ -361,3 +361,66 @@ def test_each_call_has_classes_of_its_own() -> None:
     assert Abstract.late == 3 and Abstract.__abstractmethods__ == {"f"}
     with pytest.raises(TypeError, match="abstract"):
         Abstract()
+
+
+class Telling(type):
+    def __dir__(cls):
+        return ["a", "z"]
+
+
+class Base:
+    inherited = 1
+
+    def __init__(self):
+        self.own = 1
+
+
+def listed_plain(x, n):
+    class Made:
+        value = n
+
+        def method(self):
+            return 1
+
+    return dir(Made), dir(Made())
+
+
+def listed_derived(x, n):
+    class Made(Base):
+        __slots__ = ("slot",)
+        note: int = n
+
+    return dir(Made), dir(Made())
+
+
+def listed_by_its_metaclass(x, n):
+    class Made(metaclass=Telling):
+        value = n
+
+    return dir(Made), dir(Made())
+
+
+def listed_later(x, n):
+    class Made:
+        pass
+
+    Made.late = n
+    return dir(Made), [name for name in dir(type("Other", (Made, Base), {"more": n})) if name[0] != "_"]
+
+
+def listed_of_the_library(x, n):
+    @dataclasses.dataclass
+    class Made:
+        a: int = n
+
+    class Colour(enum.Enum):
+        RED = n
+
+    return dir(Made), dir(Made()), dir(collections.namedtuple("Pair", "a b")), dir(Colour), dir(Colour.RED)
+
+
+@pytest.mark.parametrize("program", [listed_plain, listed_derived, listed_by_its_metaclass, listed_later, listed_of_the_library])
+def test_what_a_class_has_that_is_made_here(program):
+    compiled = capture(program, "eager")
+    for n in (1, 2):
+        assert compiled(torch.ones(2), n) == program(torch.ones(2), n)

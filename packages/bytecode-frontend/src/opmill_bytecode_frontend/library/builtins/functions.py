@@ -21,7 +21,7 @@ from opmill_guards.source import Pinned
 
 from ...interpretation.owners import exempt
 from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, class_has, content, is_callable
-from ...values.classes import ClassValue
+from ...values.classes import ClassValue, ModuleObject
 from ...values.constant import ConstantValue, is_none
 from ...values.floating import FloatNumber, as_float
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
@@ -427,16 +427,20 @@ def dir_(vm: Interpreter, value: Value) -> Value:
     classes = (value.obj if isinstance(value, ClassValue) else value.python_type()).__mro__
     names = value.attrs if isinstance(value, ObjectValue) and value.has_dict() else None
     kept = names is None or names.before is None or list(names.items) == list(names.before)
-    if was_written_to(value) or not kept or any(id(cls) == owner for owner, _ in vm.effects.attributes for cls in classes):
+    of_classes = any(id(cls) == owner for owner, _ in vm.effects.attributes for cls in classes)
+    of_module = isinstance(value, ModuleObject) and any(owner == id(vars(value.obj)) for owner, _ in vm.effects.globals)
+    if was_written_to(value) or not kept or of_classes or of_module:
         vm.unsupported("FE014", f"dir of {value.describe()}", "captured code has written to its attributes")
     source = value.path() if isinstance(value, ClassValue) else value.source
+    real = value.real()
     if (
-        not isinstance(value, (ObjectValue, ClassValue))
+        not isinstance(value, (ObjectValue, ClassValue, ModuleObject))
         or source is None
+        or real is MISSING  # a class that is made here
         or type(vm.hook(value.python_type(), "__dir__")) is types.FunctionType
     ):
         return fold(vm, dir, [value], {})
-    found = dir(value.real())
+    found = dir(real)
     vm.guard(Predicate(source, lambda now: dir(now) == found, "has the attributes that it had"))
     return vm.fresh(found)
 
