@@ -15,6 +15,7 @@ from opmill_guards import TailCall, finish
 
 from .._native import set_callback
 from ..bytecode import Instruction, Program, reads_names
+from ..codegen.exceptions import read_field, written_field
 from ..codegen.stubs import Expressions, Passed
 from ..errors import Unsupported
 from ..interpretation.frame import Frame
@@ -175,11 +176,15 @@ class Leaving(Struct, eq=False):
         """Inside an exception handler the exception is the one being handled for what runs natively as well."""
         if not self.site.handles or not lines:
             return lines
-        exc = self.r.expr(self.site.handled)
-        position = getattr(self.site.handled, "raised_at", {}).get(id(self.site.frame))
+        handled = self.site.handled
+        assert handled is not None
+        exc = self.r.expr(handled)
+        position = getattr(handled, "raised_at", {}).get(id(self.site.frame))
         seen = "" if position is None else "if _raised is not None: "
-        kept = [f"    {seen}{exc}.__traceback__ = _raised", "    _raised = None"]  # this is not where it was raised; it knows the frame
-        raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
+        constants, cls = self.r.constants, handled.python_type()
+        put_back = written_field(constants, cls, exc, "__traceback__", "_raised")
+        kept = [f"    {seen}{put_back}", "    _raised = None"]  # this is not where it was raised; it knows the frame
+        raising = [f"_raised = {read_field(constants, cls, exc, '__traceback__')}", "try:", Placed.at(f"    raise {exc}", position)]
         return [*raising, "except BaseException:", *kept, *indent(lines)]
 
     def offering(self, lines: list[str]) -> list[str]:

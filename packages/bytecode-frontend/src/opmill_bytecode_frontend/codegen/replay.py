@@ -19,6 +19,7 @@ from ..values.growing_lists import GrowingList
 from ..values.mapping import DictValue, Gone, SetValue
 from ..values.objects import ObjectValue, builtin_base
 from ..values.sequence import ListValue
+from .exceptions import written_field
 from .rebuild import Rebuilder
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def replay_slots(r: Rebuilder, value: ObjectValue, stores: list[str]) -> None:
 def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) -> None:
     """Writes the attributes of an exception."""
     target = r.source(value.source)
-    stores += [f"{target}.{name} = {r.expr(value.fields[name])}" for name in value.written]
+    stores += [written_field(r.constants, value.cls, target, name, r.expr(value.fields[name])) for name in value.written]
     replay_slots(r, value, stores)
 
 

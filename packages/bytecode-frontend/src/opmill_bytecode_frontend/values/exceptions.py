@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 NONE = ConstantValue(None)
 #: What each exception keeps beside its arguments, and what a new one has there.
 LINKS: dict[str, Value] = {"__cause__": NONE, "__context__": NONE, "__suppress_context__": ConstantValue(False), "__traceback__": NONE}
+#: What Python says of its errors beside their arguments.
+KEPT_BESIDE: dict[type, tuple[str, ...]] = {
+    AttributeError: ("name",),
+    NameError: ("name",),
+    ImportError: ("name", "path", *(("name_from",) if hasattr(ImportError, "name_from") else ())),
+}
 #: Classes whose text is made of the arguments alone.
 SAID_BY_ARGUMENTS = (BaseException.__str__, KeyError.__str__)
 
@@ -68,6 +74,8 @@ class ExceptionObject(ObjectValue):
             return self.fields[name]
         if self.source is None:
             return self.field_of_class(vm, name)
+        if type(vm.hook(self.cls, "__getattribute__")) is types.FunctionType:
+            vm.unsupported("FE041", f"{name} of {self.describe()}", "guards would read it by the program's own __getattribute__")
         self.fields[name] = vm.wrap(getattr(self.obj, name), Attr(self.source, name))
         return self.fields[name]
 
@@ -168,6 +176,7 @@ class ExceptionObject(ObjectValue):
         return (
             isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
             and owner.__module__ == "builtins"
+            and issubclass(owner, BaseException)
             and name != "__dict__"
         )
 
@@ -253,8 +262,8 @@ def initialized_late(cls: type) -> bool:
 def raised_by_python(vm: Machine, exc: BaseException) -> ExceptionObject:
     """The tracked value of an exception that Python itself raised at capture, with those that it was raised in the midst of."""
     raised: ExceptionObject = vm.new_exception(type(exc), [vm.of_error(a) for a in exc.args])
-    if isinstance(exc, (AttributeError, NameError)):
-        raised.fields["name"] = ConstantValue(exc.name)
+    for name in next((KEPT_BESIDE[base] for base in type(exc).__mro__ if base in KEPT_BESIDE), ()):
+        raised.fields[name] = ConstantValue(getattr(exc, name))
     for name, kept in vars(exc).items():
         ObjectValue.generic_setattr(raised, vm, name, vm.of_error(kept))
     if isinstance(exc.__context__, Exception) and not isinstance(exc.__context__, (Unsupported, Raised, NotConstant)):
