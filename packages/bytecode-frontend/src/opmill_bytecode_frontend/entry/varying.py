@@ -257,7 +257,12 @@ class Seen:
                 elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
                     if not reference.check(guard, values):  # a text made between two graphs
                         self.numbers[guard.source] = CHANGES
-                elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
+                elif (
+                    type(guard) is SizeRelation
+                    and guard.sources
+                    and type(guard.sources[0]) is Local
+                    and guard.expression.startswith("s0 == ")
+                ):
                     missed |= set() if reference.check(guard, values) else {guard.sources[0]}
         for source, _ in self._known_numbers() - learnt:
             self.before[source] = frozenset(map(id, entries))

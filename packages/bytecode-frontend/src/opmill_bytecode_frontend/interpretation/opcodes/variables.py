@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from opmill_guards.guard import Is
+from opmill_guards.guard import Absent, Is
 from opmill_guards.source import Pinned
 
 from ...effects.lifetimes import refuse_ending
 from ...effects.reads import note_cell, note_global
-from ...values.base import MISSING, Lazy
+from ...values.base import MISSING, Lazy, Value
+from ...values.classes import ModuleObject
 from ...values.constant import ConstantValue
 from ...values.functions import CellValue
 from ...values.sequence import TupleValue
+from ...values.warned import called_at_capture
 from .registry import opcode
 
 if TYPE_CHECKING:
     from ...bytecode import Instruction
+    from ...values.base import Machine
     from ..frame import Frame
     from ..machine import Interpreter
 
@@ -304,18 +308,49 @@ def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     globals_: dict[str, object] = {
         k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals
     }
+    names: Sequence[str] = vm.plain(fromlist) or ()
     try:
-        module = __import__(ins.argval, globals_, None, vm.plain(fromlist), level.constant())
+        module = __import__(ins.argval, globals_, None, names and ("__name__",), level.constant())
+        found = vm.wrap(module)
+        for name in names if hasattr(module, "__path__") else ():
+            if not given_by_package(vm, found, name):
+                __import__(ins.argval, globals_, None, (name,), level.constant())
     except Exception as exc:
         vm.throw_real(exc)
-    frame.push(vm.wrap(module))
+    frame.push(found)
+
+
+def given_by_package(vm: Interpreter, package: Value, name: str) -> bool:
+    """Whether a package has a name that is imported from it: what it has not may be a module below it. Its own ``__getattr__`` is asked
+    by Python first, and may do more than tell."""
+    names = vars(package.real()) if isinstance(package, ModuleObject) else {}
+    if name in names or "__getattr__" not in names:
+        return name in names
+    if cast(ModuleObject, package).asks_program(cast("Machine", vm), name):
+        vm.unsupported("FE021", f"import of {name} from {package.describe()}", "the package's own __getattr__ is asked at each import")
+    return bool(called_at_capture(vm, hasattr, [package.real(), name], {}))
 
 
 @opcode("IMPORT_FROM")
 def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
-    """Pushes a name of the module on the stack."""
-    module = frame.stack[-1]
-    found = vm.attempt(lambda: vm.getattr(module, ins.argval), AttributeError)
+    """Pushes a name of the module on the stack: an attribute, or the module of that name below it."""
+    module, name = frame.stack[-1], ins.argval
+    found = vm.attempt(lambda: vm.getattr(module, name), AttributeError)
     if found is None:
-        found = vm.wrap(sys.modules.get(f"{module.constant().__name__}.{ins.argval}"))
+        full = f"{module.constant().__name__}.{name}"
+        if full not in sys.modules:
+            vm.guard(Absent(Pinned(sys.modules, "sys.modules"), full))
+            refuse_import(vm, module.constant(), name)
+        found = vm.wrap(sys.modules[full])
     frame.push(found)
+
+
+def refuse_import(vm: Interpreter, module: types.ModuleType, name: str) -> NoReturn:
+    """Raises what Python says of a name that a module has not: of one like it, whose code is not asked again."""
+    like = types.ModuleType(module.__name__)
+    vars(like).update({each: vars(module)[each] for each in ("__file__", "__spec__", "__path__") if each in vars(module)})
+    try:
+        exec(f"from like import {name}", {"__builtins__": {"__import__": lambda *_: like}})
+    except ImportError as exc:
+        vm.throw_real(exc)
+    raise AssertionError(name)
