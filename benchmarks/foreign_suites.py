@@ -36,7 +36,8 @@ PASSED = "passed"
 class Suite:
     """A distribution on PyPI with its version, where its tests are (in what it installs, or else in its source distribution, where there
     is one), what else it needs, what its tests want to find in the environment, its own compilers (``module:name``, for ``--how instead``;
-    with a ``?`` what they are asked whether they run), and methods of tensors that it names and torch no longer has."""
+    with a ``?`` what they are asked whether they run), methods of tensors that it names and torch no longer has, and which of its tests
+    are meant, as ``pytest -k`` says it (tests with ten thousand parameters would be all that is drawn)."""
 
     version: str
     tests: str
@@ -45,6 +46,7 @@ class Suite:
     sources: bool = True
     compilers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    meant: str = ""
 
 
 SCIPY = ("scipy",)
@@ -52,6 +54,8 @@ LEARNING = ("scikit-learn", "joblib", "threadpoolctl", "narwhals", *SCIPY)
 PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fonttools", "python-dateutil", "six")
 SUITES = {
     "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
+    "addict": Suite("2.4.0", "test_addict.py"),
+    "anytree": Suite("2.13.0", "tests", ("six",)),
     "array-api-compat": Suite("1.16.0", "array_api_compat/tests", sources=False),
     "attrs": Suite("26.1.0", "tests", ("hypothesis", "sortedcontainers", "cloudpickle")),
     "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
@@ -59,19 +63,26 @@ SUITES = {
     "boltons": Suite("26.2.0", "tests"),
     "cachetools": Suite("8.0.2", "tests"),
     "cattrs": Suite("26.2.1", "tests", ("attrs", "hypothesis", "sortedcontainers", "immutables")),
+    "click": Suite("8.5.1", "tests", meant="not stress"),
     "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
     "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers", "catalogue")),
     "dacite": Suite("1.9.2", "tests"),
     "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", "natsort", *SCIPY)),
     "depyf": Suite("0.20.0", "tests", ("astor", "dill")),
+    "dpath": Suite("2.2.0", "tests", ("nose2", "hypothesis", "sortedcontainers")),
     "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
+    "ema-pytorch": Suite("0.8.3", "tests"),
+    "frozendict": Suite("2.5.1", "test"),
     "funcy": Suite("2.1", "tests", ("whatever",)),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
     "glom": Suite("25.12.0", "glom/test", ("boltons", "face", "attrs"), sources=False),
     "gpytorch": Suite("1.15.2", "test", ("linear_operator==0.6.1", "mpmath", "jaxtyping", "wadler-lindig", *LEARNING)),
+    "hyperlink": Suite("21.0.0", "hyperlink/test", ("idna",)),
     "intervaltree": Suite("3.2.1", "test", ("sortedcontainers",)),
+    "jinja2": Suite("3.1.6", "tests", ("markupsafe", "trio", "outcome", "sniffio", "attrs", "sortedcontainers", "idna")),
     "jsonpickle": Suite("4.1.4", "tests"),
+    "jsonschema": Suite("4.26.0", "jsonschema/tests", ("referencing", "attrs", "rpds-py", "jsonschema-specifications", "jsonpath-ng")),
     "julius": Suite("0.2.8", "tests"),
     "lark": Suite("1.3.1", "tests"),
     "lightning-thunder": Suite(
@@ -88,14 +99,20 @@ SUITES = {
         missing=("align_as", "align_to", "has_names", "refine_names", "rename"),
     ),
     "linear_operator": Suite("0.6.1", "test", ("mpmath", "jaxtyping", "wadler-lindig", *SCIPY)),
+    "local-attention": Suite("1.11.2", "tests", ("einops", "hyper-connections", "torch-einops-utils")),
+    "markdown-it-py": Suite("4.3.0", "tests", ("mdurl", "pytest-regressions", "pytest-datadir")),
     "marshmallow": Suite("4.4.0", "tests", ("simplejson",)),
+    "mistune": Suite("3.4.0", "tests"),
     "more-itertools": Suite("11.2.1", "tests"),
+    "multidict": Suite("7.2.1", "tests", ("hypothesis", "sortedcontainers")),
+    "munch": Suite("4.0.0", "tests"),
     "networkx": Suite("3.6.1", "networkx", sources=False),
     "neuraloperator": Suite(
         "2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", "zencfg", "flaky", *SCIPY)
     ),
     "nflows": Suite("0.14", "tests", ("torchtestcase", "tensorboard", *PLOTS)),
     "normflows": Suite("1.7.3", "normflows"),
+    "omegaconf": Suite("2.4.0", "tests", ("attrs", "pytest-mock", "build", "pyproject_hooks")),
     "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
     "opt_einsum": Suite("3.4.0", "opt_einsum", sources=False),
     "optimum-quanto": Suite("0.2.7", "test", ("ninja",)),
@@ -103,6 +120,7 @@ SUITES = {
     "peft": Suite(
         "0.21.2", "tests", ("parameterized", "datasets", "dill", "pyarrow", "pandas", "multiprocess", "xxhash", "aiohttp", *SCIPY)
     ),
+    "pluggy": Suite("1.7.0", "testing"),
     "portion": Suite("2.6.3", "tests", ("sortedcontainers",)),
     "ptwt": Suite("1.0.1", "tests", ("PyWavelets", *SCIPY)),
     "pydash": Suite("8.1.0", "tests"),
@@ -112,12 +130,16 @@ SUITES = {
     "python-box": Suite("8.0.0", "test", ("toml", "msgpack", "ruamel.yaml", "tomli-w")),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
+    "pytorch-warmup": Suite("0.2.0", "test"),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
+    "schema": Suite("0.7.8", "test_schema.py"),
     "segmentation_models_pytorch": Suite("0.6.0", "tests"),
+    "simpleeval": Suite("1.0.8", "tests"),
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
     "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
-    "timm": Suite("1.0.31", "tests"),
     "tensorly": Suite("0.10.0", "tensorly", SCIPY, {"TENSORLY_BACKEND": "pytorch"}, sources=False),
+    "timm": Suite("1.0.31", "tests"),
+    "tomlkit": Suite("0.15.2", "tests"),
     "toolz": Suite("1.2.0", "toolz/tests", sources=False),
     "torch-optimizer": Suite("0.3.0", "tests", ("pytorch_ranger",)),
     "torch-pruning": Suite("1.6.1", "tests"),
@@ -125,6 +147,7 @@ SUITES = {
     "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "transitions": Suite("0.9.3", "tests", ("six",)),
     "uncertainties": Suite("3.2.3", "tests"),
+    "vit-pytorch": Suite("1.26.11", "tests"),
     "wrapt": Suite("2.5.2", "tests"),
     "zuko": Suite("1.6.0", "tests"),
 }
@@ -194,7 +217,8 @@ def one_process(suite: Prepared, how: str, skipped: set[str], arguments: Any, un
         environment = {"OPMILL_CACHE_DIR": f"{folder}/cache", **os.environ, **suite.suite.environment}
         environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "1"}
         options = ["-q", "-p", "foreign_plugin", "-p", "no:cacheprovider", "-c", str(empty), f"--rootdir={suite.folder}"]
-        options += ["--continue-on-collection-errors", "-k", arguments.tests]
+        wanted = " and ".join(f"({each})" for each in (suite.suite.meant, arguments.tests) if each)
+        options += ["--continue-on-collection-errors", "-k", wanted]
 
         def start(write: int) -> tuple[list[str], dict[str, str]]:
             request = {"how": how, "backend": arguments.backend, "limit": arguments.limit if how != "plain" else arguments.limit / 4}
