@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import Unsupported
 from ..library.torch.hooks import HandleValue
+from ..values.handle_ids import HandleId
 from .rebuild import Rebuilder, rebuilds
 
 
@@ -19,3 +20,9 @@ def handle(r: Rebuilder, value: HandleValue) -> str:
         raise Unsupported("FE070", "the handle of a hook leaves the captured code", "there are hooks that come before it")
     del effects.calls[at]
     return r.assign(value, f"{r.constants.name(put)}({', '.join(map(r.expr, given))})")
+
+
+@rebuilds(HandleId)
+def handle_id(r: Rebuilder, value: HandleId) -> str:
+    """The number of a handle that captured code makes, counted from the first."""
+    return f"({r.first_handle()} + {value.offset})"

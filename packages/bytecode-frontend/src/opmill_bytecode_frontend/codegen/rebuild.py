@@ -27,6 +27,8 @@ from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject
 from ..values.floating import FloatNumber, written
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
+from ..values.handle_ids import SOURCE as HANDLES
+from ..values.handle_ids import GivenId, claim
 from ..values.iterators import ExternalIterator
 from ..values.launcher import KernelLauncher
 from ..values.made_classes import DescriptorValue, NewClass
@@ -76,6 +78,8 @@ class Rebuilder:
         self.outputs: list[TensorValue | SymbolicNumber] = []
         self.unfinished: list[object] = []
         """Generators met so far that were suspended."""
+        self.handles = ""
+        """The name of the first number of a handle."""
         self.states = ""
         """The name of the states that generators were in before they were drawn from."""
         self._sources: dict[object, str] = {}
@@ -139,6 +143,14 @@ class Rebuilder:
     def computed(self, text: str, sources: Iterable[Source]) -> str:
         """Python that computes a number before the graph."""
         return f"({written(text, [self.source(source) for source in sources], self.constants.name)})"
+
+    def first_handle(self) -> str:
+        """The first number of those that the handles which captured code makes are given: taken before the graph, once."""
+        if not self.handles:
+            self.handles = self.temporary("_h")
+            self.prologue.append(f"{self.handles} = {self.constants.name(claim)}({self.vm.effects.handles})")
+            self._sources.setdefault(expression(HANDLES, self.constants), self.handles)
+        return self.handles
 
     def draw(self) -> None:
         """Statements that draw random numbers, in the program's order, before all else but the calls that are asked."""
@@ -499,7 +511,7 @@ def float_number(r: Rebuilder, value: FloatNumber) -> str:
     return r.computed(value.text, value.sources)
 
 
-@rebuilds(ExternalIterator, VaryingNumber, Untouched)
+@rebuilds(ExternalIterator, VaryingNumber, Untouched, GivenId)
 def external(r: Rebuilder, value: Value) -> str:
     """What is never looked into: read where it came from."""
     return r.source(value.source)

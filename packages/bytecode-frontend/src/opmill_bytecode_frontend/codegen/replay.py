@@ -34,6 +34,8 @@ MOST_STEPS = 200
 def replay(r: Rebuilder, effects: Effects) -> None:
     """Rebuild all new contents first, then store them: what is stored must not be read again afterwards."""
     stores: list[str] = []
+    if effects.handles:
+        r.first_handle()
     for value in effects.changed:
         for kind, emit in KINDS.items():
             if isinstance(value, kind):

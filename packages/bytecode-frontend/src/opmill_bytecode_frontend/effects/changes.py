@@ -30,6 +30,8 @@ class Effects:
         self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
         self.asked: list[Asked] = []
         self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
+        self.handles = 0
+        """How many handles of hooks captured code has made; each has a number from torch's counter."""
         self.context: dict[int, Value] = {}
         """Of context variables (``id``) that captured code has set, what they hold."""
         self.first: object = None
@@ -66,10 +68,10 @@ class Effects:
 
     def state(self) -> tuple[int, ...]:
         """What tells whether captured code has done anything since."""
-        return self.mutations, len(self.globals), len(self.attributes), len(self.draws), len(self.calls), len(self.asked)
+        return self.mutations, len(self.globals), len(self.attributes), len(self.draws), len(self.calls), len(self.asked), self.handles
 
     def __bool__(self) -> bool:
-        return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)
+        return bool(self.changed or self.globals or self.attributes or self.draws or self.calls or self.handles)
 
 
 def warn_at(message: str | Warning, category: type[Warning] | None, filename: str, lineno: int, namespace: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
 from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value, stays
 from ..values.growing_lists import GrowingDeque, GrowingList
+from ..values.handle_ids import holds_hooks
 from ..values.locks import LockValue
 from ..values.loops import iterator_kind
 from ..values.mapping import DictValue, SetValue
@@ -355,6 +356,7 @@ def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     """A dictionary: guarded by class and keys, its values when they are read."""
     if id(obj) in vm.tables:
         vm.unsupported("FE020", "a dictionary", f"it holds the attributes of a {type(vm.tables[id(obj)]).__qualname__}")
+    of_hooks = holds_hooks(obj, getattr(source, "key", None), getattr(getattr(source, "base", None), "base", None) in vm.modules)
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -362,6 +364,8 @@ def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     base = builtin_base(type(obj))
     storage = DictValue(dict_items(obj, source, vm), base, source, obj)
     storage.keys_guarded |= keys_are_known(vm, source)
+    if of_hooks:
+        storage.keep_hooks(vm)
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
     return storage if type(obj) is base else with_storage(vm, obj, source, storage)

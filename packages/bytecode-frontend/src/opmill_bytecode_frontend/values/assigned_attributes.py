@@ -12,6 +12,7 @@ from ..interpretation.owners import exempt
 from .base import MISSING, Machine, NotConstant, Value, find_in_mro, written_in_python
 from .constant import ConstantValue
 from .functions import FunctionValue
+from .handle_ids import count_on, is_counter
 from .mapping import DictValue
 
 #: Classes whose attributes are read in other ways than along the MRO, or assumed by other guards.
@@ -52,6 +53,8 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     """``type.__setattr__(cls, name, value)``; None: ``type.__delattr__``, of what the class itself has."""
     if not written_in_python(cls):
         vm.throw(TypeError, f"cannot set {name!r} attribute of immutable type {cls.__name__!r}")
+    if is_counter(cls, name) and count_on(vm, value):
+        return
     what = f"assignment to class attribute {cls.__qualname__}.{name}"
     if issubclass(cls, READ_OTHERWISE) or exempt(cls.__module__) or vm.is_made(cls):
         vm.unsupported("FE042", what, "its class is torch's, Python's, or of a kind that is assumed to stay as it is")

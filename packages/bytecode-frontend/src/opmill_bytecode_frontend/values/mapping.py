@@ -8,12 +8,13 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, Hashable
 
-from opmill_guards.guard import Absent, DictKeys
-from opmill_guards.source import Source
+from opmill_guards.guard import Absent, DictKeys, SizeRelation
+from opmill_guards.source import DictKeyAt, Source
 from opmill_guards.storage import keys_of
 
 from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, class_has, content, is_iterable, written_in_python
 from .constant import ConstantValue
+from .handle_ids import GivenId, HandleId, HandleKey, is_of_all_modules
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
 from .sets import SET_OPERATORS, SetValue, to_keys
@@ -51,6 +52,10 @@ class DictValue(Value):
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
         self._part_of: weakref.ref[Value] | None = None
+        self.holds_hooks = False
+        """Whether a module has it for its hooks: the keys are numbers of handles."""
+        self.by_handles = False
+        """Whether captured code made it, and put in such numbers, which are compared with no others."""
         self.attribute = "__dict__"
         """The attribute by which it is ``part_of`` an object."""
 
@@ -91,11 +96,45 @@ class DictValue(Value):
         assert self.before is not None
         return self.before
 
+    def hashed(self, vm: Machine, key: Value) -> Hashable:
+        """The hashable of a key. The number of a handle that captured code made is none of those that a dictionary of hooks had."""
+        if type(key) is HandleId and (self.holds_hooks or (self.source is None and all(type(k) is HandleKey for k in self.items))):
+            self.by_handles = not self.holds_hooks
+            return key.key_of_hook()
+        if self.holds_hooks and self.source is not None:  # numbers that others have are never those of these hooks
+            if type(key) is GivenId and (place := self.place_of(key)) is not None:
+                vm.relations.append(SizeRelation("s0 == s1", (key.source, DictKeyAt(self.source, place))))
+                return key.obj
+            vm.guard(DictKeys(self.source, tuple(keys_of(self.obj))))
+            self.keys_guarded = True
+            if type(key) is GivenId and not self.known_before:
+                return key.obj
+        hashed = vm.key(key)
+        if self.by_handles and isinstance(hashed, (int, float, complex)):
+            vm.unsupported("FE024", "a number as a key", "numbers of handles that captured code made are keys of the same dictionary")
+        return hashed
+
+    def keep_hooks(self, vm: Machine) -> None:
+        """A module has it, or all modules have, for hooks: no key is assumed, for one that is taken away and put again has another."""
+        self.holds_hooks = True
+        for place, (number, (_, item)) in enumerate(self.items.items()):
+            if type(number) is int and self.source is not None:
+                self.items[number] = self.known_before[number] = (GivenId(vm, number, DictKeyAt(self.source, place)), item)
+
+    def place_of(self, key: GivenId) -> int | None:
+        """Which key a number is that a handle of before the call has, and the key is found there from now on; None for none of them."""
+        if key.obj not in self.known_before:
+            return None
+        for items in (self.known_before, self.items):
+            if key.obj in items:
+                items[key.obj] = (key, items[key.obj][1])
+        return list(keys_of(self.obj)).index(key.obj)
+
     def lookup(self, vm: Machine, key: object) -> Value:
         """The value of a hashable key, or MISSING (then guarded as absent)."""
         entry = self.items.get(key)
         if entry is None:
-            if not self.keys_guarded and key not in self.known_before:
+            if not self.keys_guarded and key not in self.known_before and type(key) is not HandleKey:
                 if type(key) in PLAIN_KEYS:
                     vm.guard(Absent(self.source, key))
                 else:
@@ -110,14 +149,16 @@ class DictValue(Value):
         return value
 
     def store(self, vm: Machine, key: Value, value: Value) -> None:
-        self.put(vm, vm.key(key), key, value)
+        self.put(vm, self.hashed(vm, key), key, value)
 
     def put(self, vm: Machine, hashed: object, key: Value, value: Value) -> None:
         """``store`` with the hashable of the key at hand."""
         if self.read_only:
             vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
+        if type(hashed) is HandleKey and is_of_all_modules(self.obj):
+            vm.unsupported("FE033", "a hook of all modules", "captured code calls modules without asking for such")
         old = self.items.get(hashed)
-        if not self.keys_guarded and (old is None or type(old[1]) is Lazy):
+        if not self.keys_guarded and (old is None or type(old[1]) is Lazy) and type(hashed) is not HandleKey:
             self.unseen.setdefault(hashed)
         self.items[hashed] = (key if old is None else old[0], value)
         if old is None:
@@ -172,7 +213,7 @@ class DictValue(Value):
         return ConstantValue(len(self.items))
 
     def m___contains__(self, vm: Machine, key: Value) -> Value:
-        hashed = vm.key(key)
+        hashed = self.hashed(vm, key)
         if hashed in self.items:
             self.guard_keys_for_presence(vm, hashed)
             return ConstantValue(True)
@@ -197,7 +238,7 @@ class DictValue(Value):
         vm.throw(KeyError, plain)
 
     def m___getitem__(self, vm: Machine, key: Value) -> Value:
-        found = self.lookup(vm, vm.key(key))
+        found = self.lookup(vm, self.hashed(vm, key))
         return self.missing(vm, key) if found is MISSING else found
 
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
@@ -209,11 +250,11 @@ class DictValue(Value):
         return ConstantValue(None)
 
     def m_get(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
-        found = self.lookup(vm, vm.key(key))
+        found = self.lookup(vm, self.hashed(vm, key))
         return default if found is MISSING else found
 
     def m_setdefault(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
-        hashed = vm.key(key)
+        hashed = self.hashed(vm, key)
         found = self.lookup(vm, hashed)
         if found is MISSING:
             self.put(vm, hashed, key, default)
@@ -221,7 +262,7 @@ class DictValue(Value):
         return found
 
     def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
-        hashed = vm.key(key)
+        hashed = self.hashed(vm, key)
         found = self.lookup(vm, hashed)
         if found is MISSING:
             if default is not None:
@@ -253,7 +294,7 @@ class DictValue(Value):
         return last
 
     def m_move_to_end(self, vm: Machine, key: Value, last: Value = ConstantValue(True)) -> Value:
-        hashed = vm.key(key)
+        hashed = self.hashed(vm, key)
         if self.lookup(vm, hashed) is MISSING:
             vm.throw(KeyError, key)
         entry = self.items.pop(hashed)
@@ -277,7 +318,7 @@ class DictValue(Value):
     def m_copy(self, vm: Machine) -> DictValue:
         self.all_values(vm)
         copy = DictValue(dict(self.items), dict if self.read_only else self.cls)
-        copy.default = self.default
+        copy.default, copy.by_handles = self.default, self.by_handles
         return copy
 
     m___copy__ = m_copy
@@ -369,13 +410,13 @@ class Names(DictValue):
         return super().lookup(vm, key) if new is None else MISSING if new[0] is None else new[0]
 
     def m___contains__(self, vm: Machine, key: Value) -> Value:
-        return ConstantValue(self.lookup(vm, vm.key(key)) is not MISSING)
+        return ConstantValue(self.lookup(vm, self.hashed(vm, key)) is not MISSING)
 
     def put(self, vm: Machine, hashed: object, key: Value, value: Value) -> None:
         vm.effects.store_global(self.obj, key.constant(), value)
 
     def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
-        found = self.lookup(vm, vm.key(key))
+        found = self.lookup(vm, self.hashed(vm, key))
         if found is MISSING:
             return super().m_pop(vm, key, default)
         vm.effects.store_global(self.obj, key.constant(), None)

@@ -34,6 +34,7 @@ from .base import (
 )
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
+from .handle_ids import is_counter, next_id
 from .iterators import STOP, ItemsIterator, IteratorValue
 from .mapping import DictValue, reads_as_dict
 from .sequence import ListValue, TupleValue, whole
@@ -67,6 +68,8 @@ def builtin_base(cls: type) -> Any:
 
 def read_class(vm: Machine, owner: type, name: str, raw: object) -> Value:
     """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
+    if is_counter(owner, name):
+        return next_id(vm)
     if type(raw) is types.FunctionType or issubclass(type(raw), (property, staticmethod, classmethod)):
         vm.guard_class(owner, name, raw)
         return vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))

@@ -50,7 +50,7 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     """Whether hooks of a module, or of all modules, are called also where ``forward`` raises."""
     module.assumes_hooks = True
     of_all = torch.nn.modules.module._global_forward_hooks_always_called
-    return bool(of_all or module.obj._forward_hooks_always_called)
+    return bool(of_all or module.table_now("_forward_hooks_always_called"))
 
 
 @named(

@@ -9,16 +9,19 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from opmill_fake_tensors.strides import is_dense
-from opmill_guards.source import Pinned
+from opmill_guards.source import Pinned, Source
 
 from ...errors import Unsupported
 from ...graph.failing import is_harmless
+from ...interpretation.tracking import by_structure, tracks
 from ...values.base import MISSING, Lazy, Machine, Value
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
+from ...values.handle_ids import GivenId
 from ...values.modules import ModuleValue
 from ...values.number import SymbolicNumber
+from ...values.objects import ObjectValue
 from ...values.sequence import TupleValue
 from ...values.tensor import TensorValue
 from ...values.varying import VaryingNumber
@@ -70,6 +73,22 @@ class HandleValue(Value):
     def m_remove(self, vm: Interpreter) -> Value:
         vm.effects.calls = [call for call in vm.effects.calls if call is not self.effect]
         return NONE
+
+
+class GivenHandle(ObjectValue):
+    """The handle of a hook, one of before the call."""
+
+    def instance_attribute(self, vm: Machine, name: str) -> Value:
+        found = self.attrs.items.get(name)
+        if name == "id" and found is not None and type(found[1]) is Lazy and type(found[1].obj) is int and found[1].source is not None:
+            return GivenId(vm, found[1].obj, found[1].source)
+        return super().instance_attribute(vm, name)
+
+
+@tracks(RemovableHandle)
+def handle(vm: Interpreter, obj: RemovableHandle, source: Source | None) -> Value:
+    """The handle of a hook, known as other objects are; its number is not assumed."""
+    return GivenHandle(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @handles(torch.Tensor.register_hook)
