@@ -16,9 +16,16 @@ from opmill_bytecode_frontend.entry.capture import capture
 
 WHOLE = "2 ** n|(-2) ** n|(2 ** n - 1) * 3|n ** n|1 << n|n << 2|n << m|1024 >> n|n | 8|n ^ 3|n ^ m|n & 12 | 16|-1 ^ n|True << n|7 & -n"
 """By whole numbers."""
+FUNCTIONS = (
+    "math.comb(n, 2)|math.comb(m, n)|math.perm(n, 2)|math.perm(n)|math.gcd(n * 4, 8)|math.gcd(n * 6, 4, 10)|math.lcm(n, 4)|math.lcm(n, m)"
+    "|math.isqrt(n * 9)|math.factorial(n)|math.isqrt(math.comb(m, 2)) + 2|math.gcd(n)|(n * 9).bit_length()|(n * 8 + 7).bit_count()|pow(n, 3, 1000)"
+    "|pow(n, m, n + 90)|round(n * 9, -1)|round(n, 2)|math.gcd(math.lcm(n, 6), 12)|2 * math.isqrt(n << 4)|max(math.gcd(n * 2, 4), n)"
+)
+"""By functions of ints."""
 BROKEN = "int(n * 0.7) + 2|round(n / 0.3)|math.floor(n * 1.1)|math.ceil(n * 1.1)|min(0.95, (1 + n) / (10 + n))|n / m|(n + 1) / 7"
 """By fractions, which are rounded or stay."""
-PROGRAMS = [*WHOLE.split("|"), *BROKEN.split("|")]
+REAL = "math.cbrt(n)|math.exp2(n / 3)|math.gamma(n / 2)|math.lgamma(n)|math.remainder(n, m)|math.remainder(m / 3, n)"
+PROGRAMS = [*WHOLE.split("|"), *FUNCTIONS.split("|"), *BROKEN.split("|"), *REAL.split("|")]
 TAKERS: dict[str, Callable[[torch.Tensor, int], Any]] = {
     "add": lambda x, n: (torch.add(x, x, alpha=1 - (1 + n) / (10 + n)), x.add(x, alpha=n / 10)),
     "averages": lambda x, n: x.clone().mul_(n / 10).add_(x, alpha=1 - n / 10),

@@ -263,13 +263,19 @@ class Numbers:
 
     def sourced(self, number: object) -> Sourced | None:
         """A number by its sources; None where only data tell, and for what has no text."""
-        sources: dict[Source, int] = {}
+        sources: dict[Source, object] = {}
+
+        def place(source: Source, value: object) -> str:
+            sources.setdefault(source, value)
+            return f"{{{list(sources).index(source)}}}"
 
         def read(name: str) -> str:
-            source, hint = self.sources[name], self.sizes.symbols[name].hint
+            if name in self.computed:
+                text, theirs = self.computed[name]
+                return text.format(*(place(source, value) for source, value in theirs.items()))
+            hint = self.sizes.symbols[name].hint
             assert hint is not None, name
-            sources.setdefault(source, hint)
-            return f"{{{list(sources).index(source)}}}"
+            return place(self.sources[name], hint)
 
         if isinstance(number, (int, float)):
             return (number, repr(number), sources) if math.isfinite(number) else None
@@ -307,20 +313,33 @@ class Numbers:
         """An operation of two ints, computed before the graph where it is one of 64 bits; None for others, and where it cannot be."""
         if not (is_int(left) and is_int(right)) or (name == "__pow__" and not isinstance(right, torch.SymInt)):
             return None
-        first, second = self.sourced(left), self.sourced(right)
-        if first is None or second is None or any(isinstance(source, TensorProperty) for source in (*first[2], *second[2])):
-            return None
-        if name in ("__pow__", "__lshift__", "__rshift__") and not 0 <= second[0] < WORD:
-            return None
-        value = getattr(operator, name)(first[0], second[0])
-        if abs(value) >= 1 << WORD:
-            return None
-        sources = {**first[2], **second[2]}
-        texts = [f"({text})".format(*(f"{{{list(sources).index(source)}}}" for source in own)) for _, text, own in (first, second)]
-        text = f"({texts[0]} {WHOLE[name]} {texts[1]})"
-        if name in ("__pow__", "__lshift__", "__rshift__"):
+        second = self.sourced(right)
+        if second is not None and name in ("__pow__", "__lshift__", "__rshift__"):
+            if not 0 <= second[0] < WORD:
+                return None
             for comparison, bound in (("__ge__", 0), ("__lt__", WORD)):
                 assumed_outcome(vm, comparison, second, (bound, str(bound), {}))
+        return self.applied(vm, getattr(operator, name), f"({{}} {WHOLE[name]} {{}})", [left, right])
+
+    def applied(
+        self, vm: Machine, function: Callable[..., int], template: str, numbers: list[object], limits: Iterable[tuple[int, int]] = ()
+    ) -> Value | None:
+        """A function of ints that gives an int, computed before the graph where that is one of 64 bits; None where it cannot be.
+        ``template``: Python of it; ``limits``: in which range each int has to be, ends included, which is assumed."""
+        found = [self.sourced(number) for number in numbers]
+        known = [each for each in found if each is not None and not any(isinstance(source, TensorProperty) for source in each[2])]
+        ranges = list(zip(known, limits, strict=False))
+        if len(known) < len(found) or not all(low <= each[0] <= high for each, (low, high) in ranges):
+            return None
+        value = function(*(each[0] for each in known))
+        if abs(value) >= 1 << WORD:
+            return None
+        for each, (low, high) in ranges:
+            assumed_outcome(vm, "__ge__", each, (low, str(low), {}))
+            assumed_outcome(vm, "__le__", each, (high, str(high), {}))
+        sources = {source: number for each in known for source, number in each[2].items()}
+        texts = [f"({text})".format(*(f"{{{list(sources).index(source)}}}" for source in own)) for _, text, own in known]
+        text = template.format(*texts)
         assumed_outcome(vm, "__lt__", (abs(value), f"abs({text})", sources), (1 << WORD, str(1 << WORD), {}))
         return vm.recorder.computed_input(value, text, sources)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Hashable, NamedTuple
+from typing import Callable, Hashable, NamedTuple
 
 import torch
 from torch.nn.modules import module
@@ -135,9 +135,9 @@ def next_id(vm: Machine) -> HandleId:
     return HandleId(vm, vm.effects.handles)
 
 
-def count_on(vm: Machine, value: Any) -> bool:
+def count_on(vm: Machine, value: Value | None) -> bool:
     """Writes the counter, where that is a handle more."""
-    if type(value) is not HandleId or value.offset < vm.effects.handles:
+    if not isinstance(value, HandleId) or value.offset < vm.effects.handles:
         return False
     vm.effects.handles = value.offset
     return True

@@ -45,6 +45,8 @@ WHOLE = {"__pow__": "**", "__lshift__": "<<", "__rshift__": ">>", "__and__": "&"
 WHOLE_REFLECTED = {f"__r{name[2:]}": name for name in WHOLE}
 
 
+OF_BITS = ("bit_length", "bit_count")
+"""Methods of ints that are computed before the graph."""
 #: A number in this call, Python that computes it from ``{0}``, ``{1}``, ..., and the sources of these with their values.
 Sourced = tuple[Any, str, dict[Source, Any]]
 
@@ -152,6 +154,10 @@ class SymbolicNumber(Value):
             result = self.special(vm, name, args)
             assert result is not None
             return result
+        if name in OF_BITS and not args and not kwargs and is_int(self.number):
+            known = vm.recorder.numbers.applied(vm, getattr(int, name), f"{{}}.{name}()", [self.number])
+            if known is not None:
+                return known
         return ConstantValue(self.constant()).method(vm, name, args, kwargs)
 
     def getattr(self, vm: Machine, name: str) -> Value:

@@ -19,6 +19,7 @@ _NAMES = {
     "min": min,
     "abs": abs,
     "round": round,
+    "pow": pow,
     "math": math,
     "floor": math.floor,
     "ceiling": math.ceil,

@@ -35,6 +35,7 @@ from ...values.tensor import SAID, TensorValue
 from ...values.wrapped import is_wrapped
 from ..dispatch import fold
 from ..registry import handles, handles_objects_of, named
+from ..standard.whole_numbers import remainder_of_power, rounded_to
 from . import unfinished
 from .iteration import each
 from .protocols import fits, is_asked_of_instances
@@ -316,6 +317,8 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
+    if len(digits) == 1 and (whole := rounded_to(vm, value, digits[0])) is not None:
+        return whole
     value = as_float(vm, value)
     if isinstance(value, (ObjectValue, FloatNumber)):
         return value.dunder(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])
@@ -325,7 +328,7 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
 @handles(pow)
 def pow_(vm: Interpreter, left: Value, right: Value, *mod: Value) -> Value:
     """``pow()``: ``**``, or of three numbers."""
-    return vm.binary("**", left, right) if not mod else fold(vm, pow, [left, right, *mod], {})
+    return remainder_of_power(vm, left, right, *mod) if len(mod) == 1 else vm.binary("**", left, right)
 
 
 @handles(divmod)

@@ -28,6 +28,9 @@ DEFINED: dict[Callable[[float], float], tuple[tuple[str, float], ...]] = {
     **dict.fromkeys((math.exp, math.expm1), (("__lt__", 700.0),)),
     **dict.fromkeys((math.log, math.log2, math.log10), (("__gt__", 0.0),)),
     math.log1p: (("__gt__", -1.0),),
+    **dict.fromkeys((math.gamma, math.lgamma), (("__gt__", 0.0), ("__lt__", 170.0))),
+    math.cbrt: ANY,
+    math.exp2: (("__lt__", 1000.0),),
     math.sqrt: (("__ge__", 0.0),),
     **dict.fromkeys((math.asin, math.acos), (("__ge__", -1.0), ("__le__", 1.0))),
 }
@@ -38,7 +41,7 @@ TAME = (("__gt__", -1e150), ("__lt__", 1e150))
 OF_TWO: dict[Callable[[float, float], float], tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]] = {
     **dict.fromkeys((math.atan2, math.copysign), (ANY, ANY)),
     math.hypot: (TAME, TAME),
-    math.fmod: (TAME, (*TAME, ("__ne__", 0.0))),
+    **dict.fromkeys((math.fmod, math.remainder), (TAME, (*TAME, ("__ne__", 0.0)))),
     math.log: ((("__gt__", 0.0),), (("__gt__", 1.0),)),
 }
 
