@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.floating import FloatNumber
+from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue
 from .open_scalars import Given, Rule, in_place, scalar
 
@@ -85,13 +86,22 @@ def celu(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
 
 def softplus(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     """x * beta > threshold ? x : log(1 + exp(x * beta)) / beta"""
-    threshold = given.get("threshold", ConstantValue(20))
-    numbers = scalars(recorder, x, given, beta=ONE) if is_positive(given.get("beta")) else None
-    if numbers is None or type(threshold) is not ConstantValue:
+    beta, threshold = given.get("beta", ONE), given.get("threshold", ConstantValue(20))
+    if isinstance(beta, FloatNumber) and not is_positive(beta):
         return None
-    inner = call(recorder, operator.mul, x, *numbers)
-    soft = call(recorder, operator.truediv, call(recorder, F.softplus, inner, ONE, threshold), *numbers)
-    return call(recorder, torch.where, call(recorder, operator.gt, inner, threshold), x, soft)
+    if isinstance(threshold, FloatNumber) and not threshold.decide("__le__", AS_IT_IS):
+        return None
+    numbers = scalars(recorder, x, {"beta": beta, "threshold": threshold}, beta=ONE, threshold=ONE)
+    if numbers is None:
+        return None
+    least = ConstantValue(AS_IT_IS) if isinstance(threshold, FloatNumber) else threshold
+    inner = call(recorder, operator.mul, x, numbers[0])
+    soft = call(recorder, operator.truediv, call(recorder, F.softplus, inner, ONE, least), numbers[0])
+    return call(recorder, torch.where, call(recorder, operator.gt, inner, numbers[1]), x, soft)
+
+
+AS_IT_IS = 20.0
+"""From here on log(1 + exp(x)) is x."""
 
 
 def hardtanh(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
@@ -174,7 +184,54 @@ def put_by_index(name: str) -> Rule:
     return rule
 
 
+def renorm(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """x * (norm > most ? most / (norm + 1e-7) : 1), the norm being that of each part along a dimension."""
+    most, power, dim = given.get("maxnorm"), given.get("p"), given.get("dim")
+    if not isinstance(most, FloatNumber) or not most.decide("__ge__", 0.0) or not is_finite(most) or in_place(given):
+        return None
+    if type(power) is not ConstantValue or type(dim) is not ConstantValue or not -x.fake.dim() <= dim.value < x.fake.dim():
+        return None
+    if type(power.value) not in (int, float) or power.value <= 0 or x.fake.dim() < 2 or not x.fake.is_contiguous():
+        return None
+    numbers = scalars(recorder, x, given, maxnorm=ONE)
+    if numbers is None:
+        return None
+    rest = TupleValue([ConstantValue(d) for d in range(x.fake.dim()) if d != dim.value % x.fake.dim()])
+    norm = call(recorder, torch.linalg.vector_norm, x, power, rest, ConstantValue(True))
+    factor = call(recorder, operator.truediv, *numbers, call(recorder, operator.add, norm, ConstantValue(1e-7)))
+    return call(recorder, operator.mul, x, call(recorder, torch.where, call(recorder, operator.gt, norm, *numbers), factor, ONE))
+
+
+def logit(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """The logit of x, which is kept between eps and 1 - eps."""
+    eps = given.get("eps")
+    if not isinstance(eps, FloatNumber) or not eps.decide("__gt__", 0.0) or not eps.decide("__le__", 0.5):
+        return None
+    numbers = scalars(recorder, x, {"low": eps, "high": eps.arithmetic("__rsub__", 1)}, low=ZERO, high=ONE)
+    return None if numbers is None else call(recorder, torch.logit, call(recorder, torch.clamp, x, *numbers))
+
+
+def added_by_index(name: str) -> Rule:
+    """A method that adds a number times a tensor at places along a dimension."""
+
+    def rule(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+        source = given.get("source")
+        if set(given) != {"dim", "index", "source", "alpha"} or type(source) is not TensorValue or source.fake.dtype is not x.fake.dtype:
+            return None
+        scaled = call(recorder, operator.mul, source, given["alpha"])
+        return recorder.call_method(recorder.vm, name, [x, given["dim"], given["index"], scaled], {})
+
+    return rule
+
+
+def of_its_type(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """A tensor of the type of ``x`` that holds the number."""
+    numbers = scalars(recorder, x, given, data=ZERO) if set(given) == {"data"} else None
+    return None if numbers is None else recorder.call_method(recorder.vm, "clone", numbers, {})
+
+
 DIVIDED = ("other", "rounding_mode")
+ADDED = ("dim", "index", "source", "alpha")
 ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys((F.elu, torch._C._nn.elu), (("alpha", "inplace"), elu)),
     **dict.fromkeys((F.celu, torch.celu), (("alpha", "inplace"), celu)),
@@ -185,6 +242,14 @@ ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys((torch.div, torch.divide, "div", "divide"), (DIVIDED, beside(torch.div, "other"))),
     **dict.fromkeys((torch.copysign, "copysign"), (("other",), beside(torch.copysign, "other"))),
     **dict.fromkeys((torch.xlogy, torch.special.xlogy, "xlogy"), (("other",), beside(torch.xlogy, "other", positive=True))),
+    **dict.fromkeys((torch.true_divide, "true_divide"), (("other",), beside(torch.div, "other"))),
+    **dict.fromkeys((torch.special.xlog1py,), (("other",), beside(torch.special.xlog1py, "other", positive=True))),
+    **dict.fromkeys((torch.special.zeta,), (("other",), beside(torch.special.zeta, "other", positive=True))),
+    **dict.fromkeys((torch.renorm, "renorm"), (("p", "dim", "maxnorm"), renorm)),
+    **dict.fromkeys((torch.logit, torch.special.logit, "logit"), (("eps",), logit)),
+    **dict.fromkeys(("index_add", torch.index_add), (ADDED, added_by_index("index_add"))),
+    "index_add_": (ADDED, added_by_index("index_add_")),
+    "new_tensor": (("data",), of_its_type),
     torch.full_like: (("fill_value",), filled),
     "new_full": (("size", "fill_value"), filled),
     **dict.fromkeys(("clamp_", "clip_"), (("min", "max"), writing("clamp_", "min", "max"))),

@@ -87,8 +87,8 @@ def is_ordinary(number: Value) -> bool:
     return type(number) is ConstantValue and type(number.value) in (int, float) and number.value != 0
 
 
-def product(function: Callable[..., torch.Tensor]) -> Rule:
-    """beta * x + alpha * function(a, b)."""
+def product(function: Callable[..., torch.Tensor], summed: bool = False) -> Rule:
+    """beta * x + alpha * function(a, b); ``summed``: of what it gives, the sum along the first dimension."""
 
     def rule(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
         vm, beta = recorder.vm, given.get("beta", ONE)
@@ -98,6 +98,7 @@ def product(function: Callable[..., torch.Tensor]) -> Rule:
         if any(type(t) is not TensorValue or t.fake.dtype is not x.fake.dtype or not is_plain_on_cpu(t) for t in (left, right)):
             return None
         made = recorder.call_function(vm, function, [left, right], {})
+        made = recorder.call_method(vm, "sum", [made, ConstantValue(0)], {}) if summed else made
         made = recorder.call_function(vm, torch.mul, [made, given.get("alpha", ONE)], {})
         return recorder.call_function(vm, torch.add, [recorder.call_function(vm, torch.mul, [x, beta], {}), made], {})
 
@@ -116,10 +117,16 @@ RULES: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys(("pow", torch.pow, operator.pow), (("exponent",), to_the_power)),
     **dict.fromkeys(("addmm", torch.addmm), (SCALED, product(torch.mm))),
     **dict.fromkeys(("baddbmm", torch.baddbmm), (SCALED, product(torch.bmm))),
+    **dict.fromkeys(("addbmm", torch.addbmm), (SCALED, product(torch.bmm, summed=True))),
     **dict.fromkeys(("addmv", torch.addmv), (SCALED, product(torch.mv))),
     **dict.fromkeys(("addr", torch.addr), (SCALED, product(torch.outer))),
 }
 KEYWORDS = {
+    "maxnorm",
+    "p",
+    "eps",
+    "source",
+    "data",
     "lambd",
     "min_val",
     "max_val",
@@ -162,4 +169,4 @@ def opened(recorder: Recorder, target: object, args: Sequence[Value], kwargs: Gi
     return rule(recorder, x, given)
 
 
-__all__ = ["RULES", "changes", "opened"]
+__all__ = ["RULES", "WIDE", "changes", "opened"]

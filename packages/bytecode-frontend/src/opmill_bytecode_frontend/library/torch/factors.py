@@ -4,16 +4,17 @@ they leave its value to the call."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import torch
 
-from ...graph.open_floats import changes
+from ...graph.open_floats import WIDE, changes
+from ...graph.open_scalars import scalar
 from ...graph.operands import is_plain_on_cpu
 from ...values.base import Value
 from ...values.constant import ConstantValue
-from ...values.floating import as_float
+from ...values.floating import as_float, is_known_number
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..dispatch import torch_call
@@ -22,14 +23,24 @@ from ..registry import handles
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
-FACTORS: dict[Callable[..., object], str] = {torch.add: "alpha", torch.sub: "alpha", torch.addcmul: "value", torch.addcdiv: "value"}
-"""Function -> the keyword of its factor. The method of that name multiplies by one that is not assumed."""
-EACH: dict[Callable[..., object], str] = {
-    getattr(torch, f"_foreach_{name}{suffix}"): name + suffix
-    for name in ("add", "sub", "mul", "div", "lerp", "clamp_min", "clamp_max", "pow")
-    for suffix in ("", "_")
+FACTORS: dict[Callable[..., object], str] = {
+    **dict.fromkeys((torch.add, torch.sub), "alpha"),
+    **dict.fromkeys((torch.addcmul, torch.addcdiv), "value"),
 }
-"""Function of lists -> the method that computes the same of each tensor, which is what the function calls on processors."""
+"""Function -> the keyword of its factor. The method of that name multiplies by one that is not assumed."""
+EACH: dict[Callable[..., object], tuple[str, tuple[str, ...]]] = {
+    getattr(torch, f"_foreach_{name}{suffix}"): (name + suffix, names)
+    for name, names in (
+        *((each, ()) for each in ("add", "sub", "mul", "div", "lerp", "clamp_min", "clamp_max", "pow")),
+        *((each, ("", "", "value")) for each in ("addcmul", "addcdiv")),
+    )
+    for suffix in ("", "_")
+} | {getattr(torch, f"_foreach_{name}"): (name, ()) for name in ("maximum", "minimum")}
+"""Function of lists -> the method that computes the same of each tensor, which is what the function calls on processors, and by which
+names the method takes what comes behind the tensor."""
+ROUNDED_ONCE = (*WIDE, torch.float16, torch.bfloat16)
+NAMES = ("scalar", "scalars")
+"""How functions of lists call numbers."""
 
 
 def with_factor(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
@@ -39,26 +50,64 @@ def with_factor(vm: Interpreter, *args: Value, function: Callable[..., object], 
     return torch_call(vm, function, list(args), kwargs)
 
 
-def columns(vm: Interpreter, args: tuple[Value, ...]) -> list[list[Value]] | None:
-    """The arguments for each tensor of the first list: items of lists of that length, and numbers as they are; None for others."""
+@handles(torch.rsub)
+def subtracted(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.rsub(x, y, alpha=...)``: y - alpha * x."""
+    if len(args) == 2 and all(type(each) is TensorValue and each.fake.dtype in WIDE for each in args):
+        return with_factor(vm, *reversed(args), function=torch.sub, **kwargs)
+    return torch_call(vm, torch.rsub, list(args), kwargs)
+
+
+def columns(vm: Interpreter, args: tuple[Value, ...], types: Collection[torch.dtype]) -> list[list[Value]] | None:
+    """The arguments for each tensor: items of the lists of tensors of these types and of numbers, which are as many, and numbers as they
+    are; None for others."""
     lists = [vm.unpack(a) if isinstance(a, SequenceValue) else None for a in args]
-    first = lists[0] if lists else None
-    if not first or any(items is not None and len(items) != len(first) for items in lists):
+    counts = {len(items) for items in lists if items is not None}
+    if len(counts) != 1 or counts == {0}:
         return None
-    tensors = [t for items in lists for t in items or ()]
-    if not all(type(t) is TensorValue and is_plain_on_cpu(t) and t.fake.is_floating_point() for t in tensors):
-        return None
-    return [[a if items is None else items[k] for a, items in zip(args, lists, strict=True)] for k in range(len(first))]
+    for items in lists:
+        tensors = [type(t) is TensorValue and is_plain_on_cpu(t) and t.fake.dtype in types for t in items or ()]
+        if not all(tensors) and not all(is_known_number(each) or changes(each) for each in items or ()):
+            return None
+    return [[a if items is None else items[k] for a, items in zip(args, lists, strict=True)] for k in range(counts.pop())]
+
+
+def with_floats(vm: Interpreter, given: Value) -> Value:
+    """A number, or a list of numbers, with floats for those that are computed from ints."""
+    if not isinstance(given, (ListValue, TupleValue)):
+        return as_float(vm, given)
+    items = vm.unpack(given)
+    return ListValue([as_float(vm, each) for each in items]) if any(each.symbolic for each in items) else given
+
+
+def is_open(vm: Interpreter, given: Value) -> bool:
+    """Whether it is a float that is not assumed, or a list with one."""
+    return any(map(changes, vm.unpack(given) if isinstance(given, SequenceValue) else [given]))
+
+
+def of_each(vm: Interpreter, function: Callable[..., object], given: list[Value], named: dict[str, Value]) -> Value:
+    """What the method gives for one tensor; of a number to the power of a tensor the operator."""
+    method, names = EACH[function]
+    if not isinstance(given[0], TensorValue):
+        return vm.binary("**", given[0], given[1])
+    if method in ("maximum", "minimum") and len(given) == 2 and not isinstance(given[1], TensorValue):
+        given = [given[0], *filter(None, [scalar(vm.recorder, given[1], given[0])])]
+    behind = given[1:] + [value for name, value in named.items() if name in NAMES]
+    by_name = {name: value for name, value in zip(names, behind, strict=False) if name}
+    rest = {name: value for name, value in named.items() if name not in NAMES}
+    return vm.call(vm.getattr(given[0], method), behind[: len(behind) - len(by_name)], by_name | rest)
 
 
 def for_each(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
-    """The method of each tensor, for a number that is not assumed."""
-    args, kwargs = tuple(as_float(vm, each) for each in args), {name: as_float(vm, each) for name, each in kwargs.items()}
-    calls = columns(vm, args) if any(map(changes, (*args, *kwargs.values()))) else None
-    writes = EACH[function].endswith("_")
+    """The method of each tensor, for numbers that are not assumed."""
+    plain, named = tuple(with_floats(vm, each) for each in args), {name: with_floats(vm, each) for name, each in kwargs.items()}
+    method, names = EACH[function]
+    types = WIDE if names else ROUNDED_ONCE  # two roundings to a narrow type are not one
+    calls = columns(vm, (*plain, *named.values()), types) if any(is_open(vm, each) for each in (*plain, *named.values())) else None
+    writes = method.endswith("_")
     if calls is None:
         return written_list(vm, *args, function=function, **kwargs) if writes else torch_call(vm, function, list(args), kwargs)
-    made = [vm.call(vm.getattr(call[0], EACH[function]), call[1:], dict(kwargs)) for call in calls]
+    made = [of_each(vm, function, call[: len(plain)], dict(zip(named, call[len(plain) :], strict=True))) for call in calls]
     if writes:
         return args[0] if GIVES_LIST_WRITTEN else ConstantValue(None)
     return TupleValue(made) if GIVES_TUPLE else ListValue(made)

@@ -135,6 +135,43 @@ def logspace(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return torch_call(vm, torch.logspace, [*(as_end(vm, end) for end in args[:2]), *args[2:]], kwargs)
 
 
+@handles(torch.scalar_tensor)
+def scalar_tensor(vm: Interpreter, number: Value, **kwargs: Value) -> Value:
+    """``torch.scalar_tensor()``: of a float that is not known."""
+    number = as_float(vm, number)
+    plain = isinstance(number, (LateFloat, FloatNumber)) and kwargs.keys() <= {"dtype"}
+    made = put_together(vm, number, kwargs.get("dtype", NOTHING)) if plain else None
+    return torch_call(vm, torch.scalar_tensor, [number], kwargs) if made is None else made
+
+
+@handles(torch.arange)
+def arange(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.arange()``: from and to floats that are not known before the call, which then tells how many items there are."""
+    ends = [as_float(vm, each) for each in args]
+    found = between(vm, ends, kwargs) if any(isinstance(each, FloatNumber) for each in ends) and len(ends) <= 3 else None
+    return torch_call(vm, torch.arange, ends, kwargs) if found is None else found
+
+
+def between(vm: Interpreter, ends: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """start + i * step, as many as there are before the end; None where that is none, and left to torch."""
+    dtype = kwargs.get("dtype", NOTHING)
+    wanted = torch.get_default_dtype() if is_none(dtype) else dtype.value if isinstance(dtype, ConstantValue) else None
+    start, end, step = ([ConstantValue(0), *ends] if len(ends) == 1 else ends) + [ConstantValue(1)] * (len(ends) < 3)
+    if kwargs.keys() - {"dtype"} or wanted not in (torch.float32, torch.float64) or torch.get_default_device().type != "cpu":
+        return None
+    if not all(isinstance(each, (FloatNumber, ConstantValue)) and kind_of(each) in (int, float) for each in (start, end, step)):
+        return None
+    if not (step.decide("__gt__", 0.0) if isinstance(step, FloatNumber) else step.constant() > 0):
+        return None
+    length = vm.binary("/", vm.binary("-", end, start), step)
+    if not isinstance(length, FloatNumber) or not (length.decide("__gt__", 0.0) and length.decide("__lt__", 1e9)):
+        return None
+    count = length.dunder(vm, "__ceil__", [])
+    places = vm.recorder.call_function(vm, torch.arange, [count], {"dtype": ConstantValue(torch.float64)})
+    made = vm.binary("+", vm.binary("*", places, step), start)
+    return made.method(vm, "to", [ConstantValue(wanted)], {})
+
+
 @handles(torch.where)
 def chosen(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.where()``: of two numbers of which one is not known, by tensors of the type that they have together."""
