@@ -83,6 +83,18 @@ ROUNDED: dict[str, Callable[..., Any]] = {
     "softplus": lambda x, v: (F.softplus(x, v), F.softplus(x, v + 1, 5), F.softplus(x, beta=v, threshold=1)),
     "thresholds": lambda x, v: (F.softplus(x, 1.0, v), F.softplus(x, threshold=v), F.softplus(x, v, v), F.softplus(x, 2, threshold=v)),
     "renorm": lambda x, v: (torch.renorm(x, 2, 0, v), x.renorm(1, 1, v), torch.renorm(x, p=3.0, dim=-1, maxnorm=v)),
+    "norms": lambda x, v: (
+        torch.norm(x, v + 1),
+        x.norm(v + 1, dim=1),
+        torch.linalg.vector_norm(x, v + 1, dim=(0, 1), keepdim=True),
+        F.normalize(x * 0 + 1, p=v + 1),
+        torch.dist(x, x * 0.5, v + 1),
+        x.dist(x.flip(0), p=v + 1),
+    ),
+    "norms of zeros": lambda x, v: (
+        torch.norm(x.nan_to_num(0, 0, 0) * 0, v + 1),
+        torch.linalg.norm(x.nan_to_num(0, 1, 2), dim=-1, ord=v + 2),
+    ),
     "logit": lambda x, v: (torch.logit(x.sigmoid(), v / 10), x.sigmoid().logit(eps=v / 10), torch.special.logit(x, v / 20)),
     "added by index": lambda x, v: (
         torch.index_add(x, 0, ROW, x[:3], alpha=v),

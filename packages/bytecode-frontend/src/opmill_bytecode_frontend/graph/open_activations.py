@@ -202,6 +202,44 @@ def renorm(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     return call(recorder, operator.mul, x, call(recorder, torch.where, call(recorder, operator.gt, norm, *numbers), factor, ONE))
 
 
+def norm(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """The sum of abs(x) ** p, to the power of 1 / p. That of nothing but zeros is 0, and has no gradient."""
+    vm, power, dims = recorder.vm, given.get("ord"), given.get("dim", ConstantValue(None))
+    if not isinstance(power, FloatNumber) or not power.decide("__gt__", 1.0) or not power.decide("__lt__", 100.0) or "out" in given:
+        return None
+    numbers = scalars(recorder, x, {"power": power, "root": power.arithmetic("__rtruediv__", 1)}, power=ONE, root=ONE)
+    if numbers is None:
+        return None
+    if isinstance(dims, ConstantValue) and dims.value is None:
+        dims = TupleValue([ConstantValue(d) for d in range(x.fake.dim())])
+    powers = call(recorder, torch.pow, call(recorder, torch.abs, x), numbers[0])
+    total = recorder.call_method(vm, "sum", [powers, dims, given.get("keepdim", ConstantValue(False))], {})
+    nothing = call(recorder, operator.eq, total, ZERO)
+    return call(
+        recorder, torch.where, nothing, ZERO, call(recorder, torch.pow, call(recorder, torch.where, nothing, ONE, total), numbers[1])
+    )
+
+
+def norm_along(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """The norm along one dimension; of two it would be that of matrices."""
+    dim = given.get("dim")
+    return norm(recorder, x, given) if isinstance(dim, ConstantValue) and type(dim.value) is int else None
+
+
+def norm_of_it(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """The method ``norm``."""
+    return norm(recorder, x, {{"p": "ord"}.get(name, name): value for name, value in given.items()})
+
+
+def distance(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """The norm of a difference."""
+    other, power = given.get("other"), given.get("p")
+    if type(other) is not TensorValue or other.fake.dtype is not x.fake.dtype or power is None or not other.fake.dim():
+        return None
+    difference = call(recorder, operator.sub, x, other)
+    return norm(recorder, difference, {"ord": power}) if type(difference) is TensorValue else None
+
+
 def logit(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     """The logit of x, which is kept between eps and 1 - eps."""
     eps = given.get("eps")
@@ -246,6 +284,10 @@ ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys((torch.special.xlog1py,), (("other",), beside(torch.special.xlog1py, "other", positive=True))),
     **dict.fromkeys((torch.special.zeta,), (("other",), beside(torch.special.zeta, "other", positive=True))),
     **dict.fromkeys((torch.renorm, "renorm"), (("p", "dim", "maxnorm"), renorm)),
+    torch.linalg.vector_norm: (("ord", "dim", "keepdim"), norm),
+    torch.linalg.norm: (("ord", "dim", "keepdim"), norm_along),
+    "norm": (("p", "dim", "keepdim"), norm_of_it),
+    **dict.fromkeys((torch.dist, "dist"), (("other", "p"), distance)),
     **dict.fromkeys((torch.logit, torch.special.logit, "logit"), (("eps",), logit)),
     **dict.fromkeys(("index_add", torch.index_add), (ADDED, added_by_index("index_add"))),
     "index_add_": (ADDED, added_by_index("index_add_")),

@@ -123,6 +123,8 @@ RULES: dict[object, tuple[tuple[str, ...], Rule]] = {
 }
 KEYWORDS = {
     "maxnorm",
+    "ord",
+    "keepdim",
     "p",
     "eps",
     "source",

@@ -144,6 +144,13 @@ def scalar_tensor(vm: Interpreter, number: Value, **kwargs: Value) -> Value:
     return torch_call(vm, torch.scalar_tensor, [number], kwargs) if made is None else made
 
 
+@handles(torch.linalg.vector_norm)
+def vector_norm(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.linalg.vector_norm()``; that no type is asked for is left out."""
+    said = {name: value for name, value in kwargs.items() if name != "dtype" or not is_none(value)}
+    return torch_call(vm, torch.linalg.vector_norm, list(args), said)
+
+
 @handles(torch.arange)
 def arange(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.arange()``: from and to floats that are not known before the call, which then tells how many items there are."""
