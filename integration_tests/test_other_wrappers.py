@@ -66,9 +66,10 @@ def rows(*sizes: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.randn(n, 8) for n in sizes)
 
 
-def masked() -> Any:
+def masked(times: int = 1) -> Any:
+    """Of other numbers for other ``times``, under the same mask."""
     data = torch.arange(12.0).view(3, 4) + 0.5
-    return masked_tensor(data, data.long() % 3 > 0)
+    return masked_tensor(data * times + torch.rand(()), data.long() % 3 > 0)
 
 
 def pairs(count: int) -> tuple[Any, ...]:
@@ -109,6 +110,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "masked, filled": (lambda x: (x * 3).to_tensor(0.0), lambda: (masked(),)),
     "masked, between": (lambda x, y: (x.sin() * 2, y.sum().get_data() + 1, x.cos())[1], lambda: (*rows(3), masked())),
     "masked, views": (lambda x: x.view(-1) * 2, lambda: (masked(),)),
+    "masked, two": (lambda x, y: (x + y) * x - torch.maximum(y, x) / y, lambda: (masked(), masked(2))),
+    "masked, two compared": (lambda x, y: torch.ge(x, y), lambda: (masked(), masked(2))),
+    "masked, two in place": (lambda x, y: (x * 2).add_(y).mul_(x).sin(), lambda: (masked(), masked(2))),
     "masked, sizes": (lambda x: x * x.shape[0], lambda: (masked(),)),
     "complex, product": (lambda x, y: x * y, lambda: pairs(2)),
     "complex, matrices": (lambda x, y: (x @ y + x) * 2.0, lambda: pairs(2)),
@@ -140,7 +144,7 @@ def test_results_are_those_of_eager(name: str) -> None:
             found, wanted = compiled(*given), program(*given)
         assert type(found) is type(wanted)
         torch.testing.assert_close(parts(found), parts(wanted))
-    if name.startswith(("complex", "masked")) and name != "masked, points":  # which asks whether two masks are alike
+    if name.startswith(("complex", "masked")):
         record = record_of(compiled)
         assert record is not None and not record[1].breaks and len(record[1].graphs) == 1
 
@@ -157,6 +161,28 @@ def test_gradients_through_masked_tensors() -> None:
             run(x).sum().backward()
         found.append(parts(x.grad))
     torch.testing.assert_close(*found)
+
+
+def outcome(run: Callable[..., Any], *given: Any) -> list[Any]:
+    try:
+        return parts(run(*given))
+    except ValueError as error:
+        return [str(error)]
+
+
+def test_masks_that_differ_are_refused_as_in_eager() -> None:
+    def program(x: Any, y: Any) -> Any:
+        return (x * 2 + y).sin()
+
+    compiled = opmill.compile(program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = masked_tensor(torch.ones(3, 4), torch.arange(12).view(3, 4) > 4)
+        for given in ((masked(), masked(2)), (masked(), other), (masked(3), masked())):
+            found, wanted = outcome(compiled, *given), outcome(program, *given)
+            assert [str(part) for part in found] == [str(part) for part in wanted]
+    record = record_of(compiled)
+    assert record is not None and not record[1].breaks and len(record[1].graphs) == 1
 
 
 def test_masks_are_those_of_the_call() -> None:

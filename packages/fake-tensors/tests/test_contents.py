@@ -55,3 +55,15 @@ def test_two_tensors_from_outside_may_be_one():
     known.counts[id(y), "nonzero"] = y, 5
     known.written([x])
     assert not known.counts
+
+
+def test_an_integer_made_of_a_truth_holds_its_number_until_one_of_them_is_written():
+    for written in (0, 1):
+        known, x = Contents(), meta(1, dtype=torch.int64)
+        truth, number = meta(1, dtype=torch.bool), meta(1, dtype=torch.int64)
+        known.made("aten::eq", (x, 1), truth, view=False)
+        known.made("aten::_to_copy", (truth, ("dtype", torch.int64)), number, view=False)
+        assert known.number_in(number) is truth and known.number_in(truth) is truth and known.number_in(x) is x
+        assert known.same_as(number) is number  # of another type
+        known.written([(truth, number)[written]])
+        assert known.number_in(number) is number

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from opmill_fake_tensors import DataDependent, FakeContext
 from opmill_fake_tensors.symbols import Sizes, index_of
+from opmill_fake_tensors.symbols.asking import check
 from opmill_fake_tensors.symbols.facts import Relation
 
 F = torch.nn.functional
@@ -321,3 +322,22 @@ def test_convolutions_along_sizes_that_data_tell():
         x = torch.zeros(2, 4, n.item())
         assert torch.nn.functional.conv1d(x, weight, padding=2).shape == (2, 6, x.shape[2])
         assert torch.nn.functional.conv1d(x, weight).shape == (2, 6, x.shape[2] - 4)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_truth_that_was_demanded_is_known_where_it_is_asked_again(written):
+    """As long as nobody writes to what it was computed from."""
+    context = FakeContext(data=Sizes())
+    x, y = (context.from_tensor(torch.tensor([1, 2, 3])) for _ in range(2))
+    with context:
+        with pytest.raises(DataDependent):
+            torch.eq(x, y).all().item()
+        check(torch.eq(x, y).all().to(torch.int64).item() != 0, "", "ValueError")
+        if written:
+            y.add_(1)
+            with pytest.raises(DataDependent):
+                torch.eq(x, y).all().item()
+        else:
+            assert torch.eq(x, y).all().item() is True
+        with pytest.raises(DataDependent):
+            torch.ne(x, y).all().item()

@@ -21,6 +21,8 @@ class Contents:
         """By operator and arguments: the first result, and the tensors among the arguments."""
         self._first: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         """By the identity of a result: itself, and the first that holds the same."""
+        self._truths: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """By the identity of integers that were made of truths: themselves, and the truths."""
         self._outside: dict[int, torch.Tensor] = {}
         """Metas of tensors that were there before, by their storage: any two of them may share memory."""
 
@@ -40,10 +42,17 @@ class Contents:
             return
         if first is not result and parts:
             self._first[id(result)] = result, first
+        elif name == "aten::_to_copy" and parts[0].dtype is torch.bool:
+            self._truths[id(result)] = result, parts[0]
 
     def same_as(self, meta: torch.Tensor) -> torch.Tensor:
         """The first one that holds what ``meta`` holds."""
         return self._first.get(id(meta), (meta, meta))[1]
+
+    def number_in(self, meta: torch.Tensor) -> torch.Tensor:
+        """The first one that holds the number ``meta`` holds: an integer made of a truth is that truth."""
+        first = self.same_as(meta)
+        return self._truths.get(id(first), (first, first))[1]
 
     def written(self, metas: Iterable[torch.Tensor]) -> None:
         """Whatever shares memory with these tensors may hold something else now."""
@@ -59,6 +68,7 @@ class Contents:
         self.counts = {key: found for key, found in self.counts.items() if kept(found[0])}
         self._made = {key: found for key, found in self._made.items() if kept(*found)}
         self._first = {key: pair for key, pair in self._first.items() if kept(*pair)}
+        self._truths = {key: pair for key, pair in self._truths.items() if kept(*pair)}
 
     def _key(self, value: Any, parts: list[torch.Tensor]) -> Any:
         if isinstance(value, torch.Tensor):

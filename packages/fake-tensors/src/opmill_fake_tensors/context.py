@@ -389,15 +389,24 @@ class FakeContext(TorchDispatchMode):
         if self.data is None or op.counted is None:
             raise DataDependent(op.name)
         self.sizes = self.sizes or self.data
+        if op.base_name == "_local_scalar_dense" and (truth := self._truth_in(metas[0])) is not None:
+            return truth
         with self._deciding(op), no_dispatch(), torch._C._DisablePythonDispatcher():
             result = op.counted(op.base_name, op.overload, (functools.partial(self._fresh, op), *metas), kwargs)
         if result is NotImplemented:
             raise DataDependent(op.name)
         return result
 
+    def _truth_in(self, meta: torch.Tensor) -> bool | None:
+        """The truth that ``meta`` holds, where it was read as a number before, and the program demanded what that number is."""
+        number = self._contents.counts.get((id(self._contents.number_in(meta)), "number")) if meta.dtype is torch.bool else None
+        return None if number is None or self.sizes is None else self.sizes.known(Relation(index_of(number[1]), "!="))
+
     def _fresh(self, op: Operator, low: int, high: Any, of: torch.Tensor | None = None) -> Any:
-        counts, of = self._contents.counts, None if of is None else self._contents.same_as(of)
-        key = id(of), "number" if op.base_name == "_local_scalar_dense" else "count"
+        read = op.base_name == "_local_scalar_dense"
+        same = self._contents.number_in if read else self._contents.same_as
+        counts, of = self._contents.counts, None if of is None else same(of)
+        key = id(of), "number" if read else "count"
         if of is not None and key in counts:
             return counts[key][1]
         assert self.sizes is not None

@@ -42,6 +42,7 @@ from . import on_fakes
 from .class_state import Wrappers
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
+from .masked import demand_masks
 from .numbers import Numbers, size_of_tensor
 from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
@@ -454,6 +455,7 @@ class Recorder:
         args = [value.as_operand(vm) if isinstance(value, Value) else value for value in args]
         if (found := opened(self, target, args, kwargs)) is not None:
             return found
+        demand_masks(vm, target, args)
         if not kwargs:
             args = self.with_scalars(target, args)
         kept = isinstance(target, type) and takes_operators(target)
