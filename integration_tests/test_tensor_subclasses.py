@@ -242,6 +242,34 @@ def test_gradients_over_a_mesh(mesh: Any) -> None:
     same(*found)
 
 
+REWRAPPED: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "laid out as it is": (True, lambda x: x.redistribute(x.device_mesh, x.placements)),
+    "and beside it": (True, lambda x: (x.redistribute(x.device_mesh, x.placements) * 2).sin() + x),
+    "its part": (True, lambda x: x.to_local()),
+    "a view of its part": (True, lambda x: x.to_local().t()),
+    "rows": (False, lambda x: torch.nested.nested_tensor_from_jagged(x, OFFSETS).values()),
+    "rows of it": (False, lambda x: torch.nested.nested_tensor_from_jagged(x, OFFSETS)),
+    "rows of it, computed": (False, lambda x: torch.nested.nested_tensor_from_jagged(x, OFFSETS).sin()),
+}
+OFFSETS = torch.tensor([0, 1, 4])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", REWRAPPED)
+def test_inputs_whose_memory_a_result_wraps_keep_their_place_in_autograd(name: str, mesh: Any) -> None:
+    over_mesh, program = REWRAPPED[name]
+    compiled, x, found = opmill.compile(program), sharded(4, 8, mesh=mesh), []
+    for run in (compiled, program):
+        leaf = (x if over_mesh else torch.arange(12.0).view(4, 3)).detach().requires_grad_()
+        for _ in range(2):
+            result = run(leaf)
+            assert leaf.is_leaf and not (over_mesh and leaf._local_tensor.requires_grad)
+            plain = result.values() if result.is_nested else result.to_local() if hasattr(result, "placements") else result
+            plain.sin().sum().backward()
+        found.append([plain.detach(), leaf.grad])
+    same(*found)
+
+
 def test_a_loss_that_is_computed_in_parts_inside_of_a_block_and_outside(mesh: Any) -> None:
     from torch.distributed.tensor.parallel import loss_parallel
 

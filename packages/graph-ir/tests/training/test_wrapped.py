@@ -165,6 +165,41 @@ def linear(x: Any, w: Any) -> Any:
     return torch.relu(y) * 2, y.sum(1)
 
 
+class Rewrapped(torch.autograd.Function):
+    """Another wrapper of the very tensors that are inside: so DTensor does where nothing has to be sent."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return Pair(x.a, x.b, x.tag)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+@torch.fx.wrap
+def rewrapped(x: Any) -> Any:
+    return Rewrapped.apply(x)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("place", ["alone", "before", "behind", "read", "twice"])
+def test_an_output_of_the_very_tensors_of_an_input_is_refused(place: str, nested: bool) -> None:
+    """Its gradient would take the place in autograd that tensors of the input have. The graph runs as it is instead."""
+    functions: dict[str, Any] = {
+        "alone": lambda x: (rewrapped(x),),
+        "before": lambda x: (rewrapped(x), x * 2),
+        "behind": lambda x: (x * 2, rewrapped(x)),
+        "read": lambda x: (rewrapped(x), rewrapped(x) * 3),
+        "twice": lambda x: (rewrapped(x), rewrapped(x)),
+    }
+    weight: Any = Pair(pair(3, 5), pair(3, 5, seed=1), 9) if nested else pair(3, 5)
+    plain = compile_graph(graph(functions[place], 1), [copied(weight)], options=GraphOptions(cache=False))
+    same(list(plain(copied(weight))), list(functions[place](copied(weight))))  # nothing is differentiated
+    with pytest.raises(GraphError, match="GI001"):
+        compile_graph(graph(functions[place], 1), [copied(weight).requires_grad_()], options=GraphOptions(cache=False))
+
+
 def test_a_graph_of_wrappers_is_one_of_plain_tensors() -> None:
     compiled = check(linear, torch.randn(4, 8), pair(5, 8))
     assert len(compiled.plan.inputs) == 3 and len(compiled.plan.outputs) == 4

@@ -275,7 +275,7 @@ def _taken(item: Any, form: Form, places: Places) -> Out:
                 "are no floating-point tensors: nothing says what its gradient is"
             )
             raise GraphError("GI061", "an output that is a wrapper of integers and requires grad", why=why, hint="return it dequantised")
-        seen = set(map(id, flat))
+        seen = {*map(id, flat), *places.given}  # whose gradients take ways of their own: autograd would put them behind this output
         tangent = tangent_of(form, leaves)
         fixed, parts = kept_of(form, leaves), differentiated(form, leaves)
         parts = list(_Unwrapped.apply(item, tangent, [leaf.detach() if id(leaf) in seen else leaf for leaf in parts], fixed))
