@@ -134,6 +134,7 @@ def _statistics_type(x: Tensor, weight: Tensor | None) -> torch.dtype | None:
 
 @RULES.row("native_layer_norm")
 def layer_norm(overload: str, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+    """The result, and means and deviations of rows as a processor has them."""
     dtype, split = _statistics_type(x, weight), x.dim() - len(shape)
     fits = all(p is None or same(p.size(), shape) for p in (weight, bias))
     if dtype is None or split < 0 or not shape or not same(x.size()[split:], shape) or not fits or _statistics_type(x, bias) is None:
@@ -185,6 +186,7 @@ def _group_norm_backward(
 
 @RULES.row("native_batch_norm")
 def batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
+    """The result, and means and deviations of channels as a processor has them; none without training."""
     dtype = _statistics_type(x, weight if weight is not None else mean)
     if overload != "" or dtype is None or x.dim() < 2 or surely(x.numel() == 0) or (not training and (mean is None or var is None)):
         return NotImplemented
@@ -195,6 +197,7 @@ def batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var:
 
 @RULES.row("_native_batch_norm_legit")
 def batch_norm_legit(overload: str, x: Tensor, weight: Any, bias: Any, *rest: Any) -> Any:
+    """As ``batch_norm``, with and without running statistics."""
     mean, var, training, momentum, eps = rest if overload == "" else (None, None, *rest)
     return batch_norm("", x, weight, bias, mean, var, training, momentum, eps) if overload in ("", "no_stats") else NotImplemented
 
