@@ -99,6 +99,25 @@ def test_methods(cls, name):
         same(unbound)
 
 
+POWERS = (
+    lambda x: pow(x, 2, None),
+    lambda x: pow(base=x, exp=2),
+    lambda x: pow(2, 5, mod=7),
+    lambda x: pow(2, exp=5, mod=None),
+    lambda x: pow(2),
+    lambda x: pow(x, 2, 3),
+    lambda x: pow(2, 3, x),
+    lambda x: pow(2.0, 2, 3),
+    lambda x: pow(2, -1, 4),
+    lambda x: pow(2, 3, by=3),
+)
+
+
+@pytest.mark.parametrize("program", POWERS)
+def test_powers_are_called_by_position_and_by_name(program):
+    same(lambda x: attempt(lambda: program(x)))
+
+
 def test_what_classes_have_their_objects_have_not():
     """``type`` has a ``__or__`` and a ``__call__``, and ``None`` and ``5`` have none."""
     same(

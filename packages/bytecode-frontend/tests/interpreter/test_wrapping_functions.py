@@ -19,6 +19,8 @@ def doubled(function):
     @functools.wraps(function)
     def inner(*args, **kwargs):
         result = function(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.is_quantized:  # which has no product
+            return result
         return [each * 2 for each in result] if isinstance(result, (list, tuple)) else result * 2
 
     return inner
@@ -29,6 +31,19 @@ CALLS = {
     "torch.matmul": lambda f, x: f(x, x),
     "torch.stack": lambda f, x: f([x, x]),
     "torch.full": lambda f, x: f((2,), 3.0) + x,
+    "torch.arange": lambda f, x: f(3.0) + x[0],
+    "torch.where": lambda f, x: f(x > 1, x, 0.0),
+    "torch.linspace": lambda f, x: f(0.0, 1.0, 2) + x,
+    "torch.logspace": lambda f, x: f(0.0, 1.0, 2) + x,
+    "torch.scalar_tensor": lambda f, x: f(2.0) + x,
+    "torch.rsub": lambda f, x: f(x, x + 1),
+    "torch.add": lambda f, x: f(x, x, alpha=2.0),
+    "torch.quantize_per_tensor": lambda f, x: f(x, 0.5, 0, torch.qint8).dequantize(),
+    "torch.tensor": lambda f, x: f([1.0, 2.0]) + x,
+    "torch.as_tensor": lambda f, x: f([1.0, 2.0]) + x,
+    "torch.is_tensor": lambda f, x: x * f(x),
+    "torch.numel": lambda f, x: x * f(x),
+    "torch._foreach_add": lambda f, x: f([x], 1.0)[0],
     "torch.einsum": lambda f, x: f("i,i->i", x, x),
     "torch.norm": lambda f, x: f(x, dim=0),
     "torch.split": lambda f, x: f(x, 1),

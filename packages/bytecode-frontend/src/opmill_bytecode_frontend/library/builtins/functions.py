@@ -326,9 +326,9 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
 
 
 @handles(pow)
-def pow_(vm: Interpreter, left: Value, right: Value, *mod: Value) -> Value:
+def pow_(vm: Interpreter, base: Value, exp: Value, mod: Value = ConstantValue(None)) -> Value:
     """``pow()``: ``**``, or of three numbers."""
-    return remainder_of_power(vm, left, right, *mod) if len(mod) == 1 else vm.binary("**", left, right)
+    return vm.binary("**", base, exp) if is_none(mod) else remainder_of_power(vm, base, exp, mod)
 
 
 @handles(divmod)

@@ -23,6 +23,8 @@ from ..registry import handles
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+RSUB, SUB = torch.rsub, torch.sub
+"""Themselves: a program may put functions of its own in their places."""
 FACTORS: dict[Callable[..., object], str] = {
     **dict.fromkeys((torch.add, torch.sub), "alpha"),
     **dict.fromkeys((torch.addcmul, torch.addcdiv), "value"),
@@ -50,12 +52,12 @@ def with_factor(vm: Interpreter, *args: Value, function: Callable[..., object], 
     return torch_call(vm, function, list(args), kwargs)
 
 
-@handles(torch.rsub)
+@handles(RSUB)
 def subtracted(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.rsub(x, y, alpha=...)``: y - alpha * x."""
     if len(args) == 2 and all(type(each) is TensorValue and each.fake.dtype in WIDE for each in args):
-        return with_factor(vm, *reversed(args), function=torch.sub, **kwargs)
-    return torch_call(vm, torch.rsub, list(args), kwargs)
+        return with_factor(vm, *reversed(args), function=SUB, **kwargs)
+    return torch_call(vm, RSUB, list(args), kwargs)
 
 
 def columns(vm: Interpreter, args: tuple[Value, ...], types: Collection[torch.dtype]) -> list[list[Value]] | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...graph.operands import is_plain_on_cpu
-from ...interpretation.owners import under_own_name
 from ...values.base import Value
 from ...values.constant import ConstantValue, is_none
 from ...values.data_dependent import LateFloat, LateTruth
@@ -25,7 +24,9 @@ from ..registry import handles
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
-FULL = torch.full  # itself: a program may put its own function in its place
+ARANGE, FULL, LOGSPACE, SCALAR_TENSOR = torch.arange, torch.full, torch.logspace, torch.scalar_tensor
+VECTOR_NORM, WHERE = torch.linalg.vector_norm, torch.where
+"""Themselves: a program may put functions of its own in their places."""
 LARGEST = 256
 """Numbers that a graph puts together one by one."""
 NOTHING = ConstantValue(None)
@@ -79,7 +80,7 @@ def held(vm: Interpreter, number: Value, dtype: torch.dtype) -> Value:
     else:
         kind = kind_of(number)
         assert kind is not None, number
-        found = vm.recorder.call_function(vm, under_own_name(FULL), [TupleValue([]), number], {"dtype": ConstantValue(HELD_IN[kind])})
+        found = torch_call(vm, FULL, [TupleValue([]), number], {"dtype": ConstantValue(HELD_IN[kind])})
     return found.method(vm, "to", [ConstantValue(dtype)], {})
 
 
@@ -116,7 +117,7 @@ def full(vm: Interpreter, size: Value, fill_value: Value, **kwargs: Value) -> Va
     open_ = isinstance(fill_value, (LateFloat, LateTruth, FloatNumber)) and kwargs.keys() <= {"dtype"}
     one = put_together(vm, fill_value, kwargs.get("dtype", NOTHING)) if open_ else None
     if one is None:
-        return vm.recorder.call_function(vm, under_own_name(FULL), [size, fill_value], kwargs)
+        return torch_call(vm, FULL, [size, fill_value], kwargs)
     if isinstance(fill_value, (LateFloat, FloatNumber)):
         assert isinstance(one, TensorValue), one
         fill_value.fills(one.fake.dtype)
@@ -129,34 +130,34 @@ def as_end(vm: Interpreter, number: Value) -> Value:
     return held(vm, number, torch.float64) if isinstance(number, (LateFloat, FloatNumber)) else number
 
 
-@handles(torch.logspace)
+@handles(LOGSPACE)
 def logspace(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.logspace()``"""
-    return torch_call(vm, torch.logspace, [*(as_end(vm, end) for end in args[:2]), *args[2:]], kwargs)
+    return torch_call(vm, LOGSPACE, [*(as_end(vm, end) for end in args[:2]), *args[2:]], kwargs)
 
 
-@handles(torch.scalar_tensor)
+@handles(SCALAR_TENSOR)
 def scalar_tensor(vm: Interpreter, number: Value, **kwargs: Value) -> Value:
     """``torch.scalar_tensor()``: of a float that is not known."""
     number = as_float(vm, number)
     plain = isinstance(number, (LateFloat, FloatNumber)) and kwargs.keys() <= {"dtype"}
     made = put_together(vm, number, kwargs.get("dtype", NOTHING)) if plain else None
-    return torch_call(vm, torch.scalar_tensor, [number], kwargs) if made is None else made
+    return torch_call(vm, SCALAR_TENSOR, [number], kwargs) if made is None else made
 
 
-@handles(torch.linalg.vector_norm)
+@handles(VECTOR_NORM)
 def vector_norm(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.linalg.vector_norm()``; that no type is asked for is left out."""
     said = {name: value for name, value in kwargs.items() if name != "dtype" or not is_none(value)}
-    return torch_call(vm, torch.linalg.vector_norm, list(args), said)
+    return torch_call(vm, VECTOR_NORM, list(args), said)
 
 
-@handles(torch.arange)
+@handles(ARANGE)
 def arange(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.arange()``: from and to floats that are not known before the call, which then tells how many items there are."""
     ends = [as_float(vm, each) for each in args]
     found = between(vm, ends, kwargs) if any(isinstance(each, FloatNumber) for each in ends) and len(ends) <= 3 else None
-    return torch_call(vm, torch.arange, ends, kwargs) if found is None else found
+    return torch_call(vm, ARANGE, ends, kwargs) if found is None else found
 
 
 def between(vm: Interpreter, ends: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -174,20 +175,20 @@ def between(vm: Interpreter, ends: list[Value], kwargs: dict[str, Value]) -> Val
     if not isinstance(length, FloatNumber) or not (length.decide("__gt__", 0.0) and length.decide("__lt__", 1e9)):
         return None
     count = length.dunder(vm, "__ceil__", [])
-    places = vm.recorder.call_function(vm, torch.arange, [count], {"dtype": ConstantValue(torch.float64)})
+    places = vm.recorder.call_function(vm, ARANGE, [count], {"dtype": ConstantValue(torch.float64)})
     made = vm.binary("+", vm.binary("*", places, step), start)
     return made.method(vm, "to", [ConstantValue(wanted)], {})
 
 
-@handles(torch.where)
+@handles(WHERE)
 def chosen(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """``torch.where()``: of two numbers of which one is not known, by tensors of the type that they have together."""
     numbers = args[1:] if len(args) == 3 and not kwargs else ()
     floats = [each for each in numbers if isinstance(each, (LateFloat, FloatNumber))]
     if not floats or type(args[0]) is not TensorValue or not is_plain_on_cpu(args[0]) or any(kind_of(each) is None for each in numbers):
-        return torch_call(vm, torch.where, list(args), kwargs)
+        return torch_call(vm, WHERE, list(args), kwargs)
     given: list[Value] = [held(vm, each, torch.get_default_dtype()) for each in numbers]
-    return vm.recorder.call_function(vm, torch.where, [args[0], *given], {})
+    return vm.recorder.call_function(vm, WHERE, [args[0], *given], {})
 
 
-__all__ = ["as_end", "chosen", "full", "put_together"]
+__all__ = ["FULL", "as_end", "chosen", "full", "put_together"]

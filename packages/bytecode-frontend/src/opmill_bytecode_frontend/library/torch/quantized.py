@@ -13,11 +13,13 @@ from ...values.base import NotConstant, Value
 from ...values.constant import ConstantValue
 from ...values.quantized import QuantizedValue
 from ...values.tensor import TensorValue
+from ..dispatch import torch_call
 from ..registry import handles
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+QUANTIZE = torch.quantize_per_tensor  # itself: a program may put a function of its own in its place
 SCHEMAS = (
     "integers(Tensor numbers, float scale, int zero_point, str dtype) -> Tensor",
     "numbers(Tensor integers, float scale, int zero_point) -> Tensor",
@@ -63,7 +65,7 @@ def alike(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=torch.float32 if dtype is None else INTEGERS[dtype], device=tensor.device)
 
 
-@handles(torch.quantize_per_tensor)
+@handles(QUANTIZE)
 def quantize(vm: Interpreter, input: Value, scale: Value, zero_point: Value, dtype: Value) -> Value:
     """A tensor with one scale: of dense numbers on a processor it is integers in the graph. Others end it."""
     fake = input.fake if isinstance(input, TensorValue) and input.cls is torch.Tensor else None
@@ -73,9 +75,9 @@ def quantize(vm: Interpreter, input: Value, scale: Value, zero_point: Value, dty
         told = None, None, None
     known = type(told[0]) is float and type(told[1]) is int and told[2] in INTEGERS
     if fake is None or not known or fake.device.type != "cpu" or fake.dtype is not torch.float32 or not fake.is_contiguous():
-        return vm.recorder.call_function(vm, torch.quantize_per_tensor, [input, scale, zero_point, dtype], {})
+        return torch_call(vm, QUANTIZE, [input, scale, zero_point, dtype], {})
     try:
-        torch.quantize_per_tensor(torch.zeros(1), *told)
+        QUANTIZE(torch.zeros(1), *told)
     except Exception as exc:
         vm.throw_real(exc)
     to, back = operators()
@@ -90,7 +92,7 @@ def _of_quantized(function: Callable[..., object], method: str) -> None:
     def asked(vm: Interpreter, tensor: Value, *args: Value, **kwargs: Value) -> Value:
         if isinstance(tensor, QuantizedValue) and not args and not kwargs:
             return tensor.method(vm, method, [], {})
-        return vm.recorder.call_function(vm, function, [tensor, *args], kwargs)
+        return torch_call(vm, function, [tensor, *args], kwargs)
 
 
 for _function in (torch.dequantize, torch.int_repr, torch.q_scale, torch.q_zero_point):

@@ -21,13 +21,16 @@ from ...values.number import SymbolicNumber, UndecidedTruth
 from ...values.objects import ObjectValue
 from ...values.sequence import SequenceValue, TupleValue
 from ...values.tensor import TensorValue
-from ..dispatch import fold
+from ..dispatch import fold, torch_call
 from ..registry import handles, named
 from ..standard.mathematics import function_of_float
-from .number_tensors import as_end, put_together
+from .number_tensors import FULL, as_end, put_together
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
+
+LINSPACE, ONE_HOT, TENSOR = torch.linspace, torch.nn.functional.one_hot, torch.tensor
+"""Themselves: a program may put functions of its own in their places."""
 
 
 def _by_slot(vm: Interpreter, value: Value, function: object, slot: str) -> Value:
@@ -62,7 +65,7 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
     lists."""
     if (array := array_of(data)) is not None and array.size <= LARGEST:
         kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
-        data, function = vm.fresh(array.tolist()), torch.tensor
+        data, function = vm.fresh(array.tolist()), TENSOR
     elif is_none(kwargs.get("dtype", NOTHING)) and has_numpy(vm, data):
         with contextlib.suppress(NotConstant):
             kwargs["dtype"] = dtype_like(vm, like(vm, data))
@@ -77,8 +80,8 @@ def _tensor_of(vm: Interpreter, data: Value, function: object, **kwargs: Value) 
         if any(map(is_size, items)) and all(is_size(v) or (type(v) is ConstantValue and type(v.value) is int) for v in items):
             return vm.recorder.call_function(vm, sized.tensor, [data], kwargs)
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
-        return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
-    return vm.recorder.call_function(vm, function, [data], kwargs)
+        return torch_call(vm, FULL, [TupleValue([]), data], kwargs)
+    return torch_call(vm, function, [data], kwargs)
 
 
 def is_on_processor(said: Mapping[str, Value]) -> bool:
@@ -131,7 +134,7 @@ def is_size(value: Value) -> bool:
     return isinstance(value, SymbolicNumber) and value.python_type() is int
 
 
-@handles(torch.linspace)
+@handles(LINSPACE)
 def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: Value) -> Value:
     """``torch.linspace()``: with a number of steps that depends on sizes by an operator that takes such."""
     plain = (
@@ -140,14 +143,14 @@ def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: 
         and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
     )
     ends = [as_end(vm, end) for end in (start, end)]
-    return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [*ends, steps], kwargs)
+    return torch_call(vm, sized.linspace if plain else LINSPACE, [*ends, steps], kwargs)
 
 
-@handles(torch.nn.functional.one_hot)
+@handles(ONE_HOT)
 def one_hot(vm: Interpreter, tensor: Value, num_classes: Value = ConstantValue(-1)) -> Value:
     """``one_hot()``: with a number of classes that depends on sizes by an operator that takes such."""
     plain = is_size(num_classes) and isinstance(tensor, TensorValue) and tensor.fake.dtype is torch.int64
-    return vm.recorder.call_function(vm, sized.one_hot if plain else torch.nn.functional.one_hot, [tensor, num_classes], {})
+    return torch_call(vm, sized.one_hot if plain else ONE_HOT, [tensor, num_classes], {})
 
 
 NOTHING = ConstantValue(None)
