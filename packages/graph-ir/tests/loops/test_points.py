@@ -115,3 +115,61 @@ def test_a_mask_says_which_axes_are_equal(mask: str, read: str, legal: bool) -> 
     [nest] = parse(SQUARE.format(mask=mask, read=read)).nests
     found = list(crossings(nest))
     assert not found if legal else found
+
+
+PIECES = """kernel k()
+  in x: float32[33]
+  inout t: float32[264]
+  out out: float32[33]
+nest i<33
+  phase j<4
+    set t[8*i + 2*j] = x[i]
+    set t[1 + 8*i + 2*j] = x[i]
+  phase j<33
+    set out[i] = t.where(eq(int64.at(i), int64.at(j)), {read}, float32(0.0))
+"""
+
+
+@pytest.mark.parametrize(
+    "read, legal",
+    [
+        ("8*j + 7", True),  # the second piece writes it, and no place of the first is there
+        ("8*j", True),
+        ("9*j", False),
+        ("8*j + 8", False),
+    ],
+)
+def test_a_row_may_be_written_piece_by_piece(read: str, legal: bool) -> None:
+    [nest] = parse(PIECES.format(read=read)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found
+
+
+PICKED = """kernel k()
+  in x: int64[3]
+  inout t: float32[408]
+  out out: float32[21]
+nest i<7
+  phase j<17 l<3
+    let row = x[l]
+    set t[17*i + j + 136*row] = float32(1.0)
+  phase l<3
+    set out[i + 7*l] = t[{read}]
+"""
+
+
+@pytest.mark.parametrize(
+    "read, legal",
+    [
+        ("17*i + 136*l", True),
+        ("18*i + 136*l", True),  # a diagonal within the rows
+        ("17*i + 16 + 136*l", True),
+        ("17*i + 17 + 136*l", False),  # of the next point
+        ("20*i + 136*l", False),
+        ("18*i + 68*l", False),  # rows of another length
+    ],
+)
+def test_rows_that_an_index_picks_are_read_at_the_point_that_writes_them(read: str, legal: bool) -> None:
+    [nest] = parse(PICKED.format(read=read)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found

@@ -30,7 +30,7 @@ def crossings(nest: Nest) -> Iterator[str]:
             written, place = stores.get(load.buffer), _read(load, extents, outer)
             if not written or place is None:
                 continue
-            place = _moved(load, place, written[0], outer)
+            place, *written = _in_one_period([_moved(load, place, written, outer), *written], outer)
             if _apart(load, place, written, outer) and any(_may_meet(place, w, outer) for w in written):
                 where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
                 yield f"{where}: other outer points write that"
@@ -59,9 +59,9 @@ def _read(load: Load, extents: Mapping[str, int | None], outer: Sequence[str]) -
     return _Place(load.index.substitute(begin), narrowed)
 
 
-def _moved(load: Load, read: _Place, written: _Place, outer: Sequence[str]) -> _Place:
+def _moved(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> _Place:
     """The place by other axes where the mask says that they are equal: an outer axis moves it as it moves what is written, where it can."""
-    ours, theirs = _coefficients(read.index), _coefficients(written.index)
+    ours, theirs = _coefficients(read.index), _coefficients(written[0].index)
     if load.mask is None or ours is None or theirs is None:
         return read
     moved = read.index
@@ -74,12 +74,32 @@ def _moved(load: Load, read: _Place, written: _Place, outer: Sequence[str]) -> _
         if axis is not None:
             moved += (index(other) - axis) * (ours.get(axis, 0) - theirs.get(axis, 0))
             ours = {**ours, axis: theirs.get(axis, 0)}
-    here = [
-        _range({n: k for n, k in (_coefficients(i) or {}).items() if n not in outer}, at.extents)
-        for i, at in ((moved, read), (written.index, written))
+    here, *there = [
+        _range({n: k for n, k in (_coefficients(at.index) or {}).items() if n not in outer}, at.extents)
+        for at in (_Place(moved, read.extents), *written)
     ]
-    inside = here[0] is not None and here[1] is not None and here[1][0] <= here[0][0] and here[0][1] <= here[1][1]
+    ends = [end for end in there if end is not None]
+    inside = here is not None and bool(ends) and min(low for low, _ in ends) <= here[0] and here[1] <= max(high for _, high in ends)
     return _Place(moved, read.extents) if inside else read
+
+
+def _in_one_period(places: list[_Place], outer: Sequence[str]) -> list[_Place]:
+    """The places within a row, where what picks the row is not known (an index tensor does): where all places lie in rows of the same
+    length, two of them are the same only if they are so within their rows."""
+    sums = [_coefficients(place.index) for place in places]
+    known = [found for found in sums if found is not None]
+    if len(known) < len(sums) or all(_range(found, place.extents) is not None for found, place in zip(known, places, strict=True)):
+        return places
+    for row in sorted({abs(k) for found in known for name, k in found.items() if name and name not in outer}, reverse=True):
+        within = [{name: k for name, k in found.items() if not name or name in outer or k % row} for found in known]
+        spans = [_range(found, place.extents) for found, place in zip(within, places, strict=True)]
+        ends = [span for span in spans if span is not None]
+        if len(ends) == len(spans) and max(high for _, high in ends) - min(low for low, _ in ends) < row:
+            return [
+                _Place(sum((index(n) * k if n else index(k) for n, k in each.items()), index(0)), at.extents)
+                for each, at in zip(within, places, strict=True)
+            ]
+    return places
 
 
 def _apart(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> bool:
