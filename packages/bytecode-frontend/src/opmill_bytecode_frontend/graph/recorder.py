@@ -44,6 +44,7 @@ from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .masked import demand_masks
 from .numbers import Numbers, size_of_tensor
+from .opaque_gradients import demand_gradients
 from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
 from .questions import name_of
@@ -468,6 +469,7 @@ class Recorder:
         counted = [(a, versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = on_fakes.run(self, vm, function, fake_args, fake_kwargs)
+        demand_gradients(self, vm, function, (*fake_args, *fake_kwargs.values()), result)
         self.inference.refuse_differentiated(vm, result, (a for a, _ in counted))
         self.given_back = next((a for a, count in counted if a is result and versions(a) == count), None)
         read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()

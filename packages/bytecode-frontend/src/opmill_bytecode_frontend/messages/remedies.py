@@ -47,6 +47,7 @@ REMEDIES: dict[str, str] = {
     "FE042": "change the class outside of the compiled function",
     "FE043": "write the type outside of the compiled function",
     "FE044": "look at the traceback or the exception's context outside of the compiled function",
+    "FE045": "make the backward an operator of its own (@torch.library.custom_op, register_fake), and call that in register_autograd",
     "FE051": "hand over plain tensors (x.as_subclass(torch.Tensor), x.to_dense()); wrapper subclasses are captured through "
     "__tensor_flatten__",
     "FE060": "compile the functions of tensors that it awaits or yields from, not the coroutine",

@@ -1,0 +1,49 @@
+"""Operators of the program whose gradient a graph cannot hold: its Python asks for data, or runs what does not say what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from opmill_fake_tensors.errors import FakeTensorError
+
+from ..values.base import Machine
+from .questions import name_of
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: Iterable[object], result: object) -> None:
+    """Ends the graph (FE045) before a call whose backward cannot be one. Autograd runs Python of the program there: it is run on fakes
+    once, with nothing written down, as a backend would do; a backend that fails in it could compile none of the graph. Where no graph may
+    end, the backend has to see."""
+    steps = {t.grad_fn for t in tensors(result) if isinstance(t.grad_fn, BackwardCFunction)}
+    sources = [t for t in tensors(given) if t.requires_grad]
+    if not steps or not sources or not vm.may_break:
+        return
+    made = [t for t in tensors(result) if t.grad_fn in steps]
+    try:
+        with recorder.context:
+            torch.autograd.grad(made, sources, [torch.empty_like(t) for t in made], retain_graph=True, allow_unused=True)
+    except FakeTensorError as error:
+        vm.unsupported("FE045", f"the gradient of {name_of(function)}", str(error).partition(": ")[2])
+    except Exception:  # the program's own, which is raised where its backward runs
+        return
+
+
+def tensors(value: object) -> Iterator[torch.Tensor]:
+    """The tensors in a result, or among arguments."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from tensors(tuple(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+__all__ = ["demand_gradients"]
