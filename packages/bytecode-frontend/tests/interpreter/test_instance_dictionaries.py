@@ -3,8 +3,13 @@ ways of its own, ones that are arguments as well, and ones that the class hides 
 
 from __future__ import annotations
 
+import argparse
+import collections
 import copy
 import functools
+import random
+import threading
+import types
 from typing import Any
 
 import pytest
@@ -285,3 +290,65 @@ def test_what_a_cached_property_keeps_is_kept_in_what_the_class_shows() -> None:
     mine = [compiled(Cached(x=3)) for _ in range(3)]
     Cached.times = 0
     assert mine == [program(Cached(x=3)) for _ in range(3)]
+
+
+# --- dictionaries that classes written in C show in ways of their own ------------------------------------------------------------------
+
+
+class Local(threading.local):
+    pass
+
+
+class Slotted:
+    __slots__ = ("__dict__", "y")
+
+
+class Numbered(int):
+    pass
+
+
+def bare() -> Any:
+    pass
+
+
+KINDS: dict[str, Any] = {
+    "types.SimpleNamespace": types.SimpleNamespace,
+    "argparse.Namespace": argparse.Namespace,
+    "threading.local": threading.local,
+    "derived from it": Local,
+    "functools.partial": lambda: functools.partial(bare),
+    "a slot": Slotted,
+    "a number": lambda: Numbered(3),
+    "an exception": lambda: ValueError("no"),
+    "a queue": collections.UserDict,
+    "an ordered dictionary": collections.OrderedDict,
+    "a deque": type("Deque", (collections.deque,), {}),
+    "a module": lambda: types.ModuleType("made"),
+    "a function": lambda: types.FunctionType(bare.__code__, {}),
+    "random numbers": lambda: random.Random(3),
+    "a lock": threading.Event,
+}
+
+
+def shown(it: Any, x: Any) -> Any:
+    it.a = 1
+    vars(it)["b"] = 2
+    return (
+        it.b,
+        sorted(k for k in it.__dict__ if len(k) == 1),
+        vars(it) is it.__dict__,
+        hasattr(it, "__dict__"),
+        len(copy.copy(it).__dict__),
+        x + 1,
+    )
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("inside", [True, False])
+def test_every_object_that_keeps_attributes_shows_them(name: str, inside: bool) -> None:
+    program = (lambda it, x: shown(KINDS[name](), x)) if inside else shown
+    compiled = capture(program, "eager")
+    for _ in range(3):
+        mine, plain = KINDS[name](), KINDS[name]()
+        assert repr(outcome(compiled, mine, torch.ones(1))) == repr(outcome(program, plain, torch.ones(1)))
+        assert {k: v for k, v in vars(mine).items() if len(k) == 1} == {k: v for k, v in vars(plain).items() if len(k) == 1}

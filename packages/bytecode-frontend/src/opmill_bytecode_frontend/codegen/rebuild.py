@@ -18,12 +18,12 @@ from opmill_guards.source import Pinned
 from .._native import store_known
 from ..errors import Unsupported
 from ..graph.chance_states import states_of
-from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.compiled_here import CompiledHere, CompilerHere
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
+from ..values.enumerated import EnumValue
 from ..values.exceptions import ExceptionObject
 from ..values.floating import FloatNumber, written
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference

@@ -9,8 +9,9 @@ import torch
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned, Source
 
-from ..interpretation.tracking import FrozenObject, by_identity, tracks
+from ..interpretation.tracking import by_identity, tracks
 from ..values.base import Machine, Value
+from ..values.enumerated import FrozenObject
 from ..values.functions import Closure
 from ..values.immutable import PLACEMENTS, SettledValue
 

@@ -32,6 +32,7 @@ from ..values.base import Lazy, Machine, Value, written_in_python
 from ..values.classes import ClassValue, ModuleObject
 from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
+from ..values.enumerated import EnumValue, FrozenObject
 from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
 from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value, stays
@@ -139,7 +140,7 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return by_name(vm, obj, source)
     if is_number_of_numpy(obj) and (number := number_of_before(vm, obj, source)) is not None:
         return number
-    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
+    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and (has_methods(type(obj)) or type(obj).__dictoffset__):  # type: ignore[arg-type]
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
     if source in vm.varying.opaque and type(obj) in (int, float, str, bytes):
         vm.guard(TypeIs(source, type(obj)))
@@ -175,54 +176,6 @@ def by_name(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if isinstance(obj, enum.Enum):
         return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
     return ConstantValue(obj, by_identity(vm, obj, source))
-
-
-class EnumValue(ObjectValue):
-    """An enum member: an object by identity, and the str or int that it may be as well."""
-
-    def constant(self) -> object:
-        return self.obj
-
-    def find_method(self, name: str) -> Callable[..., Value] | None:
-        return ConstantValue(self.obj).find_method(name)
-
-    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        owner, raw = find_in_mro(self.cls.__mro__, name)
-        if type(raw) is types.FunctionType and owner.__module__ != "enum":
-            return super().special(vm, name, args)
-        return ConstantValue(self.obj).special(vm, name, args)
-
-    def key(self, vm: Machine) -> Hashable:
-        return self.obj
-
-    def generic_getattr(self, vm: Machine, name: str) -> Value:
-        if name in ("value", "name", "_value_", "_name_"):
-            return vm.fresh(getattr(self.obj, name))
-        raw = getattr(type(self.obj), name, None)
-        if callable(raw) and not hasattr(raw, "__code__"):
-            return ConstantValue(self.obj).getattr(vm, name)
-        return super().generic_getattr(vm, name)
-
-
-class FrozenObject(ObjectValue):
-    """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
-
-    def constant(self) -> object:
-        return self.obj
-
-    def generic_getattr(self, vm: Machine, name: str) -> Value:
-        raw = find_in_mro(self.cls.__mro__, name)[1]
-        of_cpp = isinstance(raw, property) and not isinstance(raw.fget, types.FunctionType)
-        return self.read_slot(vm, name) if of_cpp else super().generic_getattr(vm, name)
-
-    def read_slot(self, vm: Machine, name: str) -> Value:
-        if name not in self.slots:
-            try:
-                value = getattr(self.obj, name)
-            except AttributeError as exc:
-                vm.throw_real(exc)
-            self.slots[name] = vm.wrap(value, Pinned(value, f"{self.source}.{name}"))
-        return self.slots[name]
 
 
 @tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)

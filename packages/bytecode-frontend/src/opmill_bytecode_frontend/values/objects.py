@@ -252,8 +252,9 @@ class ObjectValue(Value):
         return self.cls.__dictoffset__ != 0
 
     def shows_dict(self) -> bool:
-        """Whether ``__dict__`` is the instance dictionary: a class may have a property of that name."""
-        return self.has_dict() and type(find_in_mro(self.cls.__mro__, "__dict__")[1]) is types.GetSetDescriptorType
+        """Whether ``__dict__`` is the instance dictionary: a class written in Python may have a property of that name."""
+        owner, shown = find_in_mro(self.cls.__mro__, "__dict__")
+        return self.has_dict() and (owner is None or type(shown) in (types.GetSetDescriptorType, types.MemberDescriptorType))
 
     def share(self, table: DictValue) -> None:
         """The instance dictionary is this one."""

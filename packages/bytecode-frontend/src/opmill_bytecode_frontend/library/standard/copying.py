@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...interpretation.owners import written_in_python
 from ...values.base import MISSING, Value
-from ...values.classes import ClassValue, ModuleObject
+from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue, ChangingValue, FunctionValue
 from ...values.mapping import DictValue
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: Values that are their own copies.
-ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
+ATOMIC = (ConstantValue, FunctionValue, ClassValue, BuiltinValue)
 
 
 #: Objects with a name that Python refuses to copy.
@@ -53,8 +54,15 @@ def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
         return False
     if value.has_dict() and not value.shows_dict():
         return False  # what is copied goes into what ``__dict__`` gives
+    if value.storage is None and has_hidden_parts(value.cls):
+        return False
     asked = CUSTOM if value.storage is None else (*CUSTOM, *BY_ITEMS)
     return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in asked)
+
+
+def has_hidden_parts(cls: type) -> bool:
+    """Whether a class of C keeps more in its objects than attributes and slots: those are copied in a way of their own, or not at all."""
+    return next(c for c in cls.__mro__ if not written_in_python(c)) not in (object, types.SimpleNamespace)
 
 
 def slot_names(cls: type) -> list[str]:
