@@ -187,3 +187,37 @@ def test_a_group_keeps_what_it_was_made_of(program: Any) -> None:
     for call in (compiled, compiled):
         given, ours = [ValueError(1)], [ValueError(1)]
         assert (str(program(torch.ones(2), given)), str(given)) == (str(call(torch.ones(2), ours)), str(ours))
+
+
+KINDS = (ValueError, (ValueError, KeyError), LookupError, ArithmeticError, Exception, (ValueError, LookupError))
+
+
+def caught(kind):
+    whole, seen = ExceptionGroup("g", [ValueError(1), KeyError("a")]), []
+    try:
+        try:
+            raise whole
+        except* kind as part:
+            seen.append((part is whole, part.__suppress_context__, len(part.exceptions)))
+    except BaseException as left:
+        seen.append((left is whole, left.__suppress_context__, len(left.exceptions)))
+    return seen, whole.__suppress_context__
+
+
+def nested(kind):
+    inner = ExceptionGroup("h", [ValueError(1)])
+    whole, seen = ExceptionGroup("g", [inner, KeyError("a")]), []
+    try:
+        try:
+            raise whole
+        except* kind as part:
+            seen.append((part is whole, part.exceptions[0] is inner))
+    except BaseException as left:
+        seen.append((left is whole, left.exceptions[0] is inner, left.exceptions[0].__suppress_context__))
+    return seen
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("program", [caught, nested])
+def test_parts_are_new_groups_also_where_they_have_all_of_it(program, kind):
+    assert capture(lambda x: (program(kind), x + 1), "eager")(torch.ones(1))[0] == program(kind)

@@ -53,6 +53,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .owners import compiles, exempt, installed, is_disabled, optimizers_own, programs_line, underneath
+from .registrations import Registrations
 from .tracking import tracker
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Interpreter(Operators, Assumptions):
         self.known: dict[int, tuple[object, Value]] = {}
         self.tables: dict[int, object] = {}
         """The objects whose instance dictionaries, by address, hold their attributes."""
+        self.registrations: Registrations | None = None  # what abstract classes said no to
         self.overridden: dict[Source | None, type] = {}
         """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
         self.guards: dict[object, Any] = {}
@@ -116,12 +118,10 @@ class Interpreter(Operators, Assumptions):
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
         self.origins: dict[int, tuple[Value, int]] = {}
-        self.handles = False
-        """Whether functions met so far handle exceptions."""
+        self.handles = False  # whether functions met so far handle exceptions
         self.generators: list[tuple[GeneratorValue, int]] = []
         """Those that were made, and the place where."""
-        self.referred: list[object] = []
-        """Objects of before that captured code made weak references to."""
+        self.referred: list[object] = []  # objects of before that captured code made weak references to
         self.unmarked: dict[int, object] = {}  # functions that were called and have none of the marks that torch's compiler knows
         self.cached: dict[Any, Value] = {}
         """What functions with caches give for constants, ..."""
@@ -264,6 +264,7 @@ class Interpreter(Operators, Assumptions):
             try:
                 return self.wrap(getattr(module, name))
             except Exception as exc:
+                self.guard(Absent(pinned, name))
                 self.throw_real(exc)
         found, everywhere = vars(builtins).get(name, MISSING), Pinned(vars(builtins), "builtins.__dict__")
         if found is MISSING:

@@ -255,7 +255,7 @@ def dict_items(obj: dict[Any, object], source: Source | None, vm: Interpreter) -
     """The items of a real dictionary by their tracked keys; values are wrapped when they are read."""
     fixed = keys_are_known(vm, source)
     items = {}
-    for k, v in dict.items(obj):
+    for k, v in (collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict).items(obj):  # an order of its own
         key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, called(k)))
         where = Item(source, k) if source is not None else None
         items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if fixed else where))
@@ -292,6 +292,8 @@ def mapping_proxy(vm: Interpreter, obj: types.MappingProxyType[Hashable, object]
             view = DictValue(known.items, type(obj), source, obj)
             view.keys_guarded = view.read_only = True
             return view
+        for shown in gc.get_referents(obj):
+            vm.tables.setdefault(id(shown), obj)  # what is written to it would have to be seen here
         items = {k: (vm.wrap(k, Pinned(k, called(k))), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
         view = DictValue({vm.key(k): (k, v) for k, v in items.values()}, type(obj), source, obj)
         view.keys_guarded = True
@@ -308,7 +310,7 @@ def same_contents(now: types.MappingProxyType[object, object], found: dict[objec
 def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     """A dictionary: guarded by class and keys, its values when they are read."""
     if id(obj) in vm.tables:
-        vm.unsupported("FE020", "a dictionary", f"it holds the attributes of a {type(vm.tables[id(obj)]).__qualname__}")
+        vm.unsupported("FE020", "a dictionary", f"it is that of a {type(vm.tables[id(obj)]).__qualname__} as well")
     of_hooks = holds_hooks(obj, getattr(source, "key", None), getattr(getattr(source, "base", None), "base", None) in vm.modules)
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree

@@ -82,9 +82,9 @@ class ClassValue(KnownObject):
                 vm.guard_class(owner, name, raw)
                 return BuiltinValue(raw)
             return bind_descriptor(vm, owner, name, raw, None, self)
+        vm.guard_lookup(cls, None, name)
         if meta_raw is not MISSING:
             return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
-        vm.guard_lookup(cls, None, name)
         fallback = vm.hook(metaclass, "__getattr__")
         if type(fallback) is types.FunctionType and metaclass.__module__ != "enum":
             return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
@@ -251,10 +251,11 @@ class ModuleObject(KnownObject):
         return not found and isinstance(getter, FunctionType) and not installed(getter.__code__.co_filename)
 
     def tells_state(self, name: str) -> bool:
-        """Whether the attribute is a property of one of torch's modules that tells a state: a number or a text."""
+        """Whether the attribute is a number or a text that a property of one of torch's modules tells, or its class finds elsewhere."""
         cls = type(self.obj)
         owner, raw = find_in_mro(cls.__mro__, name)
-        if owner in (None, types.ModuleType, object) or not exempt(cls.__module__) or not hasattr(type(raw), "__set__"):
+        elsewhere = owner is None and name not in vars(self.obj) and find_in_mro(cls.__mro__, "__getattr__")[0] is not None
+        if owner in (types.ModuleType, object) or not exempt(cls.__module__) or not (elsewhere or hasattr(type(raw), "__set__")):
             return False
         return isinstance(getattr(self.obj, name), (bool, int, float, str))
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Hashable
 
-from opmill_guards.source import Pinned
+from opmill_guards.guard import Is
+from opmill_guards.source import Attr, Pinned
 
 from .base import Machine, Value, find_in_mro
 from .constant import ConstantValue
 from .objects import ObjectValue
+
+SET_LATER = frozenset(("default", "default_factory", "metadata"))
+"""What programs set in the fields of a dataclass once it is made."""
 
 
 class EnumValue(ObjectValue):
@@ -43,7 +47,8 @@ class EnumValue(ObjectValue):
 
 
 class FrozenObject(ObjectValue):
-    """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
+    """What describes a class or a function and is never changed once made: known by identity, its parts without guards but for what a
+    program may set in a field."""
 
     def constant(self) -> object:
         return self.obj
@@ -59,6 +64,8 @@ class FrozenObject(ObjectValue):
                 value = getattr(self.obj, name)
             except AttributeError as exc:
                 vm.throw_real(exc)
+            if name in SET_LATER and self.source is not None:
+                vm.guard(Is(Attr(self.source, name), value))
             self.slots[name] = vm.wrap(value, Pinned(value, f"{self.source}.{name}"))
         return self.slots[name]
 

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from .assigned_attributes import StandIn, function_stand_in
-from .base import MISSING, Machine, NotConstant, Value, find_in_mro
+from .base import MISSING, Machine, NotConstant, Value
 from .classes import ClassValue
 from .constant import ConstantValue
 from .functions import CellValue, Closure, FunctionValue
@@ -119,7 +119,7 @@ def stand_in(vm: Machine, value: Value, inside: bool = False) -> object:
         return ()  # there is one of it only: nobody asks what it stands for
     real = value.real()
     if real is not MISSING:
-        if type(find_in_mro(type(real).__mro__, "__set_name__")[1]) is types.FunctionType:
+        if type(vm.hook(type(real), "__set_name__")) is types.FunctionType:
             raise NotConstant(f"{value.describe()}, which is told its name,")
         return real
     made = StandIn()
@@ -142,9 +142,7 @@ def stand_in(vm: Machine, value: Value, inside: bool = False) -> object:
         for name, item in [*value.slots.items(), *((key, item) for key, (_, item) in value.attrs.items.items() if value.has_dict())]:
             object.__setattr__(made, name, stand_in(vm, item, True))
         return made  # the library changes it
-    elif any(
-        find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")
-    ):
+    elif any(vm.hook(value.python_type(), name) is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")):
         raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
     elif value.python_type().__hash__ is None:
         raise NotConstant(f"{value.describe()}, which has no hash,")

@@ -100,9 +100,7 @@ def split(vm: Interpreter, exc: Value, classes: tuple[type, ...]) -> tuple[Value
     pairs = [split(vm, each, classes) for each in members(vm, exc)]
     parts = [[p for p in side if p is not None] for side in zip(*pairs)]
     message = vm.getattr(exc, "message")
-    matched, rest = [
-        (exc if len(side) == len(pairs) and side == members(vm, exc) else group(vm, exc, message, side)) if side else None for side in parts
-    ]
+    matched, rest = [group(vm, exc, message, side) if side else None for side in parts]  # anew also where a side has all of them
     return matched, rest
 
 
@@ -131,8 +129,5 @@ def projection(vm: Interpreter, exc: Value, kept: list[Value]) -> Value | None:
     """The part of a group that holds these leaves."""
     if not is_group(exc):
         return exc if any(exc is leaf for leaf in kept) else None
-    inner = members(vm, exc)
-    parts = [part for each in inner if (part := projection(vm, each, kept)) is not None]
-    if len(parts) == len(inner) and all(a is b for a, b in zip(parts, inner)):
-        return exc
+    parts = [part for each in members(vm, exc) if (part := projection(vm, each, kept)) is not None]
     return group(vm, exc, vm.getattr(exc, "message"), parts) if parts else None

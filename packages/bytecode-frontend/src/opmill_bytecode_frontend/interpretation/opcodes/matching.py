@@ -91,7 +91,8 @@ def class_parts(vm: Interpreter, subject: Value, cls: Value, positional: int, na
     wanted = list(names)
     parts: list[Value] = []
     if positional:
-        allowed = getattr(plain, "__match_args__", None)
+        found = vm.attempt(lambda: vm.getattr(cls, "__match_args__"), AttributeError)
+        allowed = None if found is None else vm.plain(found)
         if allowed is not None and type(allowed) is not tuple:
             vm.throw(TypeError, f"{plain.__name__}.__match_args__ must be a tuple (got {type(allowed).__name__})")
         if allowed is None and issubclass(plain, ITSELF):

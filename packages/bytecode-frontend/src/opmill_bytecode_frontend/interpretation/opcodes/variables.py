@@ -16,6 +16,7 @@ from ...values.base import MISSING, Lazy, Value
 from ...values.classes import ModuleObject
 from ...values.constant import ConstantValue
 from ...values.functions import CellValue
+from ...values.mapping import DictValue
 from ...values.sequence import TupleValue
 from ...values.warned import called_at_capture
 from .registry import opcode
@@ -309,6 +310,9 @@ def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals
     }
     names: Sequence[str] = vm.plain(fromlist) or ()
+    table, modules = vm.known.get(id(sys.modules), (None, None))
+    if table is sys.modules and isinstance(modules, DictValue) and modules.version:
+        vm.unsupported("FE021", f"import of {ins.argval}", "captured code has written to sys.modules")
     try:
         module = __import__(ins.argval, globals_, None, names and ("__name__",), level.constant())
         found = vm.wrap(module)

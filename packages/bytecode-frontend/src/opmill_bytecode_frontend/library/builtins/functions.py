@@ -20,6 +20,7 @@ from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
 from ...interpretation.owners import exempt
+from ...interpretation.registrations import denied
 from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, class_has, content, is_callable
 from ...values.classes import ClassValue, ModuleObject
 from ...values.constant import ConstantValue, is_none
@@ -111,6 +112,14 @@ def is_instance(vm: Interpreter, value: Value, cls: Any) -> bool:
     check = written_check(vm, cls, "__instancecheck__")
     if check is not None:
         return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))
+    found = is_instance_of(vm, value, cls)
+    if not found:
+        denied(vm, value.python_type(), cls)
+    return found
+
+
+def is_instance_of(vm: Interpreter, value: Value, cls: Any) -> bool:
+    """``isinstance`` by the class of the object, and what it says that its class is."""
     real = value.real()
     try:
         if is_asked_of_instances(cls, value.python_type()):
@@ -183,10 +192,14 @@ def is_subclass(vm: Interpreter, given: Value, classes: Any) -> bool:
     check = written_check(vm, classes, "__subclasscheck__")
     if check is not None:
         return vm.truth(vm.call(vm.wrap(check), [vm.wrap(classes), given], {}))
+    cls = plain_classes(vm, given)
     try:
-        return issubclass(plain_classes(vm, given), classes)
+        found = issubclass(cls, classes)
     except Exception as exc:
         return vm.throw_real(exc)
+    if not found:
+        denied(vm, cls, classes)
+    return found
 
 
 @handles(callable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import enum
 import functools
 import types
@@ -55,6 +56,9 @@ def is_plain(vm: Interpreter, value: ObjectValue) -> bool:
     if value.has_dict() and not value.shows_dict():
         return False  # what is copied goes into what ``__dict__`` gives
     if value.storage is None and has_hidden_parts(value.cls):
+        return False
+    registered = vm.read_global(vars(copyreg), "dispatch_table")
+    if not isinstance(registered, DictValue) or registered.lookup(vm, vm.key(vm.wrap(value.cls))) is not MISSING:
         return False
     asked = CUSTOM if value.storage is None else (*CUSTOM, *BY_ITEMS)
     return not any(type(vm.hook(value.cls, name)) is types.FunctionType for name in asked)

@@ -11,10 +11,8 @@ from torch._C import _functorch
 
 from opmill_guards.source import Pinned
 
-from ...effects.backwards import settled
 from ...values.base import Value
 from ...values.constant import ConstantValue
-from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
 from .overrides import below
@@ -73,23 +71,6 @@ def leaves(vm: Interpreter) -> bool:
     """Whether no input of the graph may have been computed from another one."""
     inputs = [v.obj for v in vm.recorder.inputs if isinstance(v, TensorValue)]
     return all(t.is_leaf or not t.requires_grad for t in inputs)
-
-
-@named("torch.autograd.grad")
-def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
-    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are
-    leaves."""
-    first = args[0] if args else kwargs["outputs"]
-    outputs = first.values(vm) if isinstance(first, SequenceValue) else [first]
-    if not (
-        _functorch.get_dynamic_layer_stack_depth()
-        or any(map(wrapped, outputs))
-        or (outputs and all(map(recorded_here, outputs)) and leaves(vm))
-    ):
-        return None
-    settled(vm)
-    vm.recorder.went_back = True
-    return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 
 
 def gradients_of(

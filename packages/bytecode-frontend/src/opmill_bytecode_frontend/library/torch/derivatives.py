@@ -1,0 +1,71 @@
+"""``torch.autograd.grad`` in captured code: a step of the graph, where the graph holds all that is to be differentiated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch._C import _functorch
+
+from opmill_guards.guard import Is
+from opmill_guards.source import Attr
+
+from ...effects.backwards import settled
+from ...values.base import Value
+from ...values.sequence import SequenceValue
+from ...values.tensor import TensorValue
+from ..registry import named
+from .retaining import retained
+from .transforms import leaves, recorded_here, wrapped
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+@named("torch.autograd.grad")
+def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
+    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are
+    leaves without hooks."""
+    outputs = listed(vm, args[0] if args else kwargs["outputs"])
+    if _functorch.get_dynamic_layer_stack_depth() == 0 and not any(map(wrapped, outputs)):
+        if not outputs or not all(map(recorded_here, outputs)) or not leaves(vm):
+            return None
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+        if inputs is not None:
+            refuse_listeners(vm, outputs, listed(vm, inputs))
+    settled(vm)
+    vm.recorder.went_back = True
+    return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
+
+
+def listed(vm: Interpreter, values: Value) -> list[Value]:
+    """The tensors of an argument that is one of them, or a sequence."""
+    return list(values.values(vm)) if isinstance(values, SequenceValue) else [values]
+
+
+def refuse_listeners(vm: Interpreter, outputs: list[Value], inputs: list[Value]) -> None:
+    """Ends the graph (FE033) where autograd would tell others of a gradient: hooks on what it is asked for, put before the call or in it,
+    and tensors on the way that keep theirs. In the graph, nobody is."""
+    for leaf in inputs:
+        if not isinstance(leaf, TensorValue) or leaf.obj is None:
+            continue
+        if leaf.obj._backward_hooks or any(call[0] is torch.Tensor.register_hook and call[1][0] is leaf for call in vm.effects.calls):
+            vm.unsupported("FE033", "torch.autograd.grad", "there are hooks on a tensor that it leads to")
+        if leaf.source is not None:
+            vm.guard(Is(Attr(leaf.source, "_backward_hooks"), leaf.obj._backward_hooks))
+    if retained(vm, behind([each.fake.grad_fn for each in outputs if isinstance(each, TensorValue)])):
+        vm.unsupported("FE033", "torch.autograd.grad", "it leads through a tensor whose own gradient is to be kept")
+
+
+def behind(todo: list[torch.autograd.graph.Node | None]) -> set[object]:
+    """All steps of autograd that lie behind these, and they themselves."""
+    seen = set[object]()
+    while todo:
+        step = todo.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            todo += [after for after, _ in step.next_functions]
+    return seen
+
+
+__all__ = ["derivative"]
