@@ -17,6 +17,7 @@ from opmill_runtime_cache.plan.codec import encode
 from opmill_runtime_cache.plan.model import Plan
 from opmill_runtime_cache.store import Store
 
+from .capture.broadcast_products import as_products
 from .capture.causal import leave_to_kernels
 from .capture.channels_last import lay_out
 from .capture.control import bodies_of
@@ -124,6 +125,11 @@ def laid_out(state: Compilation) -> Steps:
     for _, graph in whole:
         lay_out(graph)
     return whole
+
+
+def multiplied(state: Compilation) -> Steps:
+    """The step ``broadcast products``."""
+    return _rewritten(state, as_products)
 
 
 def without_masks(state: Compilation) -> Steps:

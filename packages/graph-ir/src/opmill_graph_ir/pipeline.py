@@ -274,6 +274,14 @@ PIPELINE: tuple[Step | Until, ...] = (
         "joint", "FX graph", "aten graph", "the same with autograd: forward and backward in one graph", "compiling:joint", when="training"
     ),
     Step(
+        "broadcast products",
+        "aten graph",
+        "aten graph",
+        "products of matrices that are written as sums over broadcast products are made by a library",
+        "compiling:multiplied",
+        without="",
+    ),
+    Step(
         "causal",
         "aten graph",
         "aten graph",
