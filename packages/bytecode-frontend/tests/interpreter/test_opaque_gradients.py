@@ -76,6 +76,24 @@ def test_gradients_are_eagers(operators: Any, name: str, differentiated: bool) -
     assert [each.code for each in breaks] == (["FE045"] if differentiated and name != "by_operators" else [])
 
 
+def test_an_operator_that_python_defines() -> None:
+    @torch.library.custom_op("opaque_of_python::sine", mutates_args=())
+    def sine(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        return x.sin()
+
+    sine.register_fake(lambda x, ends: torch.empty_like(x))
+    sine.register_autograd(by_list, setup_context=keep)
+
+    def program(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        return (sine((x * 2).exp(), ends).sigmoid() * 3).sum()
+
+    breaks: list[Any] = []
+    compiled = capture(program, "eager", on_break=breaks.append)
+    for ends in ([1, 4], [2, 4]):
+        torch.testing.assert_close(seen(compiled, ends, True), seen(program, ends, True))
+    assert breaks[0].code == "FE045"
+
+
 def test_where_no_graph_may_end_the_backend_has_to_see(operators: Any) -> None:
     def program(x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         return operators.by_list(x * 2, ends).sum()

@@ -11,7 +11,7 @@ from torch.autograd.function import BackwardCFunction
 from opmill_fake_tensors.errors import FakeTensorError
 
 from ..values.base import Machine
-from .questions import name_of
+from .questions import is_the_programs, name_of
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -21,11 +21,14 @@ def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: I
     """Ends the graph (FE045) before a call whose backward cannot be one. Autograd runs Python of the program there: it is run on fakes
     once, with nothing written down, as a backend would do; a backend that fails in it could compile none of the graph. Where no graph may
     end, the backend has to see."""
-    steps = {t.grad_fn for t in tensors(result) if isinstance(t.grad_fn, BackwardCFunction)}
-    sources = [t for t in tensors(given) if t.requires_grad]
-    if not steps or not sources or not vm.may_break:
+    if not isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) or not vm.may_break:
         return
-    made = [t for t in tensors(result) if t.grad_fn in steps]
+    if not is_the_programs(str(function).replace(".", "::", 1)):
+        return
+    sources = [t for t in tensors(given) if t.requires_grad]
+    made = [t for t in tensors(result) if sources and isinstance(t.grad_fn, BackwardCFunction)]
+    if not made:
+        return
     try:
         with recorder.context:
             torch.autograd.grad(made, sources, [torch.empty_like(t) for t in made], retain_graph=True, allow_unused=True)
