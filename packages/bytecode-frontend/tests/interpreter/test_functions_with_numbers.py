@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from alike import near, outcome, same
+from alike import equal, near, outcome, same
 
 from opmill_bytecode_frontend.entry.capture import capture
 
@@ -150,16 +150,21 @@ def listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(";") if each.strip()]
 
 
-def program(text: str, number: str) -> Callable[..., Any]:
-    space = dict(SPACE)
+def program(text: str, number: str, dtype: torch.dtype = torch.float32) -> Callable[..., Any]:
+    space = {name: typed(value, dtype) for name, value in SPACE.items()}
     exec(f"def fn(x, {number}):\n    return {text}", space)
     return space["fn"]  # type: ignore[no-any-return]
 
 
-def captures(text: str, number: str) -> int:
-    """How many captures serve six values, for which the results are held against eager's."""
+def typed(value: Any, dtype: torch.dtype) -> Any:
+    """A tensor of floats in another type; other things as they are."""
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def captures(text: str, number: str, dtype: torch.dtype = torch.float32) -> int:
+    """How many captures serve six values, for which the results are held against eager's: those of narrow types to the last bit."""
     made: list[Any] = []
-    fn = program(text, number)
+    fn = program(text, number, dtype)
     compiled = capture(fn, "eager", on_translation=made.append)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -167,8 +172,8 @@ def captures(text: str, number: str) -> int:
             given = []
             for each in (compiled, fn):
                 torch.manual_seed(k)
-                given.append(outcome(each, X.clone(), k if number == "n" else k / 10 + 0.05))
-            assert same(*given, near())
+                given.append(outcome(each, X.to(dtype, copy=True), k if number == "n" else k / 10 + 0.05))
+            assert same(*given, near() if dtype is torch.float32 else equal)
     return len(made)
 
 
@@ -180,3 +185,9 @@ def test_two_captures_serve_all_values(text: str, number: str) -> None:
 @pytest.mark.parametrize(("text", "number"), [(t, "v") for t in listed(ASSUMED_FLOATS)] + [(t, "n") for t in listed(ASSUMED_INTS)])
 def test_values_that_are_assumed_give_what_eager_gives(text: str, number: str) -> None:
     assert captures(text, number) <= 8
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("text", listed(FLOATS) + listed(ASSUMED_FLOATS))
+def test_narrow_types_are_rounded_as_often_as_eager_does(text: str, dtype: torch.dtype) -> None:
+    assert captures(text, "v", dtype) <= 8

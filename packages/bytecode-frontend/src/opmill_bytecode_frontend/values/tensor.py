@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any, Callable, Hashable
+from typing import Any, Callable, Hashable, TypeGuard, cast
 
 import torch
 
@@ -67,6 +68,8 @@ SCALED = {
 }
 """Methods that multiply by a factor: the keyword that gives it, the operator on the product and the second tensor, the method on the
 result."""
+COMPUTED_IN = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+"""Types of which operators that take several steps round the last."""
 _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 """Methods that copy a tensor which is marked so, and give any other itself."""
 
@@ -267,6 +270,8 @@ class TensorValue(Value):
             return vm.recorder.call_function(vm, torch.ops.aten.index.Tensor, [self, ListValue(list(indices))], {})
         if name in OPERATORS and not kwargs:
             function, swapped = OPERATORS[name]
+            if swapped and function is operator.truediv and late_factor(vm, args[0]) is not None:
+                return self.method(vm, "reciprocal", [], {}).method(vm, "__mul__", args, {})  # which is how torch divides a number
             if swapped and function is operator.pow:
                 function = torch.pow  # what a graph writes as an operator raises -1 ** x to a power first
             return vm.recorder.call_function(vm, function, [*args, self] if swapped else [self, *args], {})
@@ -310,8 +315,8 @@ class TensorValue(Value):
             why = "it changes what the tensor itself is, and the graph has what stands for it"
             vm.unsupported("FE032", f"method {name} of a tensor whose data was assigned", why)
         factor = SCALED.get(name)
-        if factor is not None and are_floats([self, *args]) and (by := late_factor(vm, kwargs.get(factor[0]))) is not None:
-            return self.scaled(vm, name, args, {**kwargs, factor[0]: by}, factor)
+        if factor is not None and are_floats(args) and are_floats([self]) and (by := late_factor(vm, kwargs.get(factor[0]))) is not None:
+            return self.scaled(vm, by, args, {k: v for k, v in kwargs.items() if k != factor[0]}, factor)
         if name == "new" and len(args) == 1 and not kwargs and args[0].python_type() is torch.Size:
             return self.method(vm, "new_empty", args, {})  # a tuple would be numbers
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
@@ -321,13 +326,31 @@ class TensorValue(Value):
         wanted = args[0] if args else ConstantValue(True)
         return name == "requires_grad_" and type(wanted) is ConstantValue and wanted.value == self.fake.requires_grad
 
-    def scaled(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value], parts: tuple[str, str, str]) -> Value:
-        """A method that takes a factor, where that is a number that is not assumed: multiplied first, as the method itself does."""
-        by, combined, then = parts
-        product = args[0].method(vm, "__mul__", [kwargs.pop(by)], {})
+    def scaled(
+        self,
+        vm: Machine,
+        factor: LateFloat | FloatNumber | TensorValue,
+        args: list[TensorValue],
+        kwargs: dict[str, Value],
+        parts: tuple[str, str, str],
+    ) -> Value:
+        """A method that takes a factor, where that is a number that is not assumed: multiplied first, as the method itself does, in the
+        type in which that computes: what it gives is rounded once."""
+        _, combined, then = parts
+        own = common_dtype([self, *args])
+        wide = COMPUTED_IN.get(own, own)
+        if not combined and wide is not own and self.fake.device.type == "cpu":  # where these methods round their factor, too
+            factor = factor.of_dtype(vm, own) if isinstance(factor, TensorValue) else cast(TensorValue, vm.recorder.assigned(factor, own))
+        product = args[0].of_dtype(vm, wide).method(vm, "__mul__", [factor], {})
         if combined:
-            product = product.method(vm, combined, [args[1]], {})
-        return self.method(vm, then, [product], kwargs)
+            product = product.method(vm, combined, [args[1].of_dtype(vm, wide)], {})
+        if wide is own or then.endswith("_"):
+            return self.method(vm, then, [product], kwargs)
+        return self.of_dtype(vm, wide).method(vm, then, [product], kwargs).method(vm, "to", [ConstantValue(own)], {})
+
+    def of_dtype(self, vm: Machine, dtype: torch.dtype) -> TensorValue:
+        """The same numbers in this type; itself where they are."""
+        return self if self.fake.dtype is dtype else cast(TensorValue, self.method(vm, "to", [ConstantValue(dtype)], {}))
 
     def first_use(self) -> int | None:
         """The place where a tensor of captured code is used first. What listens to its gradient natively must see the gradients of all
@@ -433,17 +456,23 @@ def listed(items: object) -> Value:
     return ListValue(list(map(listed, items))) if isinstance(items, list) else ConstantValue(items)
 
 
-def late_factor(vm: Machine, value: Value | None) -> Value | None:
+def late_factor(vm: Machine, value: Value | None) -> LateFloat | FloatNumber | TensorValue | None:
     """A factor whose value is no part of the graph: such a number, or a tensor that torch takes for one."""
     value = value if value is None else as_float(vm, value)
-    if type(value) in (LateFloat, FloatNumber):
+    if isinstance(value, (LateFloat, FloatNumber)):
         return value
     if not isinstance(value, TensorValue) or not value.fake.is_floating_point() or value.fake.dim() or value.is_known():
         return None
     return None if value.fake.requires_grad else value
 
 
-def are_floats(values: list[Value]) -> bool:
+def common_dtype(values: list[TensorValue]) -> torch.dtype:
+    """The type that floats have together: those without dimensions count where all are such."""
+    counted = [value.fake for value in values if value.fake.dim()] or [value.fake for value in values]
+    return functools.reduce(torch.promote_types, (fake.dtype for fake in counted))
+
+
+def are_floats(values: list[Value]) -> TypeGuard[list[TensorValue]]:
     """Whether all are tensors of real numbers that are not integers."""
     return all(isinstance(value, TensorValue) and value.fake.is_floating_point() for value in values)
 

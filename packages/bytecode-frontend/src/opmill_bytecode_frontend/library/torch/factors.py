@@ -4,7 +4,7 @@ they leave its value to the call."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +16,7 @@ from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.floating import as_float, is_known_number
 from ...values.sequence import ListValue, SequenceValue, TupleValue
-from ...values.tensor import TensorValue
+from ...values.tensor import COMPUTED_IN, TensorValue
 from ..dispatch import torch_call
 from ..registry import handles
 
@@ -40,7 +40,7 @@ EACH: dict[Callable[..., object], tuple[str, tuple[str, ...]]] = {
 } | {getattr(torch, f"_foreach_{name}"): (name, ()) for name in ("maximum", "minimum")}
 """Function of lists -> the method that computes the same of each tensor, which is what the function calls on processors, and by which
 names the method takes what comes behind the tensor."""
-ROUNDED_ONCE = (*WIDE, torch.float16, torch.bfloat16)
+TYPES = (*WIDE, *COMPUTED_IN)
 NAMES = ("scalar", "scalars")
 """How functions of lists call numbers."""
 
@@ -60,15 +60,15 @@ def subtracted(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return torch_call(vm, RSUB, list(args), kwargs)
 
 
-def columns(vm: Interpreter, args: tuple[Value, ...], types: Collection[torch.dtype]) -> list[list[Value]] | None:
-    """The arguments for each tensor: items of the lists of tensors of these types and of numbers, which are as many, and numbers as they
+def columns(vm: Interpreter, args: tuple[Value, ...]) -> list[list[Value]] | None:
+    """The arguments for each tensor: items of the lists of tensors of floats and of numbers, which are as many, and numbers as they
     are; None for others."""
     lists = [vm.unpack(a) if isinstance(a, SequenceValue) else None for a in args]
     counts = {len(items) for items in lists if items is not None}
     if len(counts) != 1 or counts == {0}:
         return None
     for items in lists:
-        tensors = [type(t) is TensorValue and is_plain_on_cpu(t) and t.fake.dtype in types for t in items or ()]
+        tensors = [type(t) is TensorValue and is_plain_on_cpu(t) and t.fake.dtype in TYPES for t in items or ()]
         if not all(tensors) and not all(is_known_number(each) or changes(each) for each in items or ()):
             return None
     return [[a if items is None else items[k] for a, items in zip(args, lists, strict=True)] for k in range(counts.pop())]
@@ -95,6 +95,14 @@ def of_each(vm: Interpreter, function: Callable[..., object], given: list[Value]
     if method in ("maximum", "minimum") and len(given) == 2 and not isinstance(given[1], TensorValue):
         given = [given[0], *filter(None, [scalar(vm.recorder, given[1], given[0])])]
     behind = given[1:] + [value for name, value in named.items() if name in NAMES]
+    if (
+        method == "mul_"
+        and MULTIPLIES_BY_ROUNDED
+        and type(given[0]) is TensorValue
+        and given[0].fake.dtype in COMPUTED_IN
+        and changes(behind[0])
+    ):
+        behind = [vm.recorder.double_of(behind[0]).of_dtype(vm, given[0].fake.dtype)]
     by_name = {name: value for name, value in zip(names, behind, strict=False) if name}
     rest = {name: value for name, value in named.items() if name not in NAMES}
     return vm.call(vm.getattr(given[0], method), behind[: len(behind) - len(by_name)], by_name | rest)
@@ -103,9 +111,9 @@ def of_each(vm: Interpreter, function: Callable[..., object], given: list[Value]
 def for_each(vm: Interpreter, *args: Value, function: Callable[..., object], **kwargs: Value) -> Value:
     """The method of each tensor, for numbers that are not assumed."""
     plain, named = tuple(with_floats(vm, each) for each in args), {name: with_floats(vm, each) for name, each in kwargs.items()}
-    method, names = EACH[function]
-    types = WIDE if names else ROUNDED_ONCE  # two roundings to a narrow type are not one
-    calls = columns(vm, (*plain, *named.values()), types) if any(is_open(vm, each) for each in (*plain, *named.values())) else None
+    method, _ = EACH[function]
+    open_ = any(is_open(vm, each) for each in (*plain, *named.values()))
+    calls = columns(vm, (*plain, *named.values())) if open_ else None
     writes = method.endswith("_")
     if calls is None:
         return written_list(vm, *args, function=function, **kwargs) if writes else torch_call(vm, function, list(args), kwargs)
@@ -122,6 +130,10 @@ def written_list(vm: Interpreter, *args: Value, function: Callable[..., object],
 
 
 SOME = [torch.zeros(())]
+TIMES: Callable[[list[torch.Tensor], float], object] = torch._foreach_mul_
+TIMES(NINE := [torch.tensor([9.0], dtype=torch.bfloat16)], 0.1)
+MULTIPLIES_BY_ROUNDED = NINE[0].item() != (torch.tensor([9.0], dtype=torch.bfloat16) * 0.1).item()
+"""Whether a function that multiplies the tensors of a list rounds the number to their type first: versions of torch may differ."""
 GIVES_TUPLE = type(torch._foreach_neg(SOME)) is tuple
 WRITING: Callable[[list[torch.Tensor]], object] = torch._foreach_neg_
 GIVES_LIST_WRITTEN = WRITING(SOME) is SOME
