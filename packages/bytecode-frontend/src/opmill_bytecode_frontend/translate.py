@@ -205,14 +205,16 @@ PURE_TARGETS = {getattr}
 
 
 def remove_dead(graph: torch.fx.Graph) -> None:
-    """Only what reads: parameters never used, tuple items never used. Operations may write, and are left to the backend."""
+    """Only what reads: parameters never used, tuple items never used, numbers that were known. Operations may write, and are left to the
+    backend."""
     for node in reversed(list(graph.nodes)):
-        if node.users or node.op not in ("get_attr", "call_function"):
+        if node.users or (node.op not in ("get_attr", "call_function") and "fixed" not in node.meta):
             continue
         if (
             node.op == "get_attr"
             or node.target in PURE_TARGETS
             or node.meta.get("number")
+            or "fixed" in node.meta
             or "late number" in node.meta
             or (getattr(node.target, "__name__", "") == "getitem" and len(node.all_input_nodes) == 1 and not _holds_list(node.args[1]))
         ):

@@ -157,3 +157,61 @@ def test_what_no_graph_holds_is_drawn_by_numpy(text: str) -> None:
         return told
 
     assert play(capture(namespace["f"])) == play(namespace["f"])
+
+
+#: What captured code may do with numbers of a generator of NumPy's that it has seeded itself: they are known, and decide.
+SEEDED = """
+np.random.seed(3); p = np.random.permutation(5); y = x * 2 if p[0] > 2 else x; told = p, np.random.rand(2), np.random.randint(9)
+np.random.seed(1); a = np.arange(6); q = np.random.permutation(a[1:]); np.random.shuffle(a); y = x; told = a, [n for n in q if n not in (2, 3)]
+np.random.seed(7); l = [x, 2, x + 1, 4]; np.random.shuffle(l); y = x * l[0]; told = l, np.random.rand()
+state = np.random.get_state(); np.random.seed(0); y = x * np.random.rand(); np.random.set_state(state); told = np.random.rand(),
+np.random.seed(2); a = np.random.choice([True, False], 3); y = x if a[0] else -x; told = a, np.random.permutation(3)
+first = np.random.rand(); np.random.seed(4); n = random.random(); y = x * first; told = np.random.rand(), n, np.random.normal()
+np.random.seed(5); n = np.random.rand(); m = np.random.uniform(0, random.random()); y = x * n; told = m, np.random.rand(2)
+np.random.seed(5); OTHER.seed(6); a = OTHER.rand(2); y = x[:2] if a[0] > np.random.rand() else x; told = a, OTHER.randn(), np.random.randn()
+np.random.seed(8); a = np.random.normal(size=3); np.random.seed(9); y = x + torch.from_numpy(a); told = np.random.rand(), np.random.normal()
+ends = np.array([4, 8]) // 2; np.random.seed(1); y = x + sum(range(1, ends[0])); told = np.random.permutation(np.arange(0, ends[1]))
+""".strip().splitlines()
+OTHER = np.random.RandomState(1)
+
+
+@pytest.mark.parametrize("text", SEEDED)
+def test_numbers_behind_a_seed_are_known(text: str) -> None:
+    namespace: dict[str, Any] = {"np": np, "torch": torch, "random": random, "OTHER": OTHER}
+    exec(f"def f(x):\n    {text}\n    return y, told", namespace)
+    made: list[Any] = []
+
+    def play(f: Any) -> str:
+        random.seed(1), np.random.seed(1), OTHER.seed(1)
+        told = [f(torch.arange(3.0) + k) for k in range(4)]
+        return repr([told, np.random.get_state(), OTHER.get_state(), random.getstate()])
+
+    assert play(capture(namespace["f"], fullgraph=True, on_translation=made.append)) == play(namespace["f"])
+    assert len(made) == 1
+
+
+DRAWN = """
+rand(2); randn(2, 2); random(3); random_sample(); sample(2); uniform(1, 2, 3); normal(0, 1, 2); standard_normal(3); randint(0, 9, 4);
+beta(1, 2); binomial(5, 0.5, 3); chisquare(2); exponential(2.0, 2); gamma(2.0); geometric(0.3, 2); gumbel(); laplace(0, 1, 2); logistic();
+lognormal(); negative_binomial(3, 0.5); poisson(3, 4); power(2.0); rayleigh(); standard_cauchy(2); standard_exponential(); standard_gamma(1.0);
+standard_t(3); triangular(0, 1, 2); vonmises(0, 1); wald(1, 1); weibull(2.0, 2); zipf(3.0); permutation(7); permutation([3, 1, 2]); choice(5, 3);
+choice([1.5, 2.5], p=[0.3, 0.7]); choice(5, 3, replace=False); multinomial(5, [0.2, 0.8]); multivariate_normal([0, 0], [[1, 0], [0, 1]]);
+dirichlet([1, 2])
+"""
+
+
+@pytest.mark.parametrize("text", [each.strip() for each in DRAWN.split(";")])
+def test_each_draw_behind_a_seed(text: str) -> None:
+    namespace: dict[str, Any] = {"np": np, "torch": torch}
+    exec(
+        "def f(x, k):\n    np.random.seed(11)\n"
+        f"    a = np.random.{text}\n    b = np.random.{text}\n"
+        "    return x * float(np.sum(a) > np.sum(b)), a, b, np.random.rand()",
+        namespace,
+    )
+
+    def play(f: Any) -> str:
+        np.random.seed(1)
+        return repr([[f(torch.ones(2), k) for k in range(3)], np.random.get_state()])
+
+    assert play(capture(namespace["f"], fullgraph=True)) == play(namespace["f"])

@@ -12,6 +12,7 @@ from ..values.base import Value
 
 if TYPE_CHECKING:
     from ..assumptions.asked import Asked
+    from ..values.numpy_generators import NumpyGenerator
     from .backwards import Backward
 
 
@@ -28,6 +29,8 @@ class Effects:
         self.globals: dict[tuple[int, str], tuple[dict[str, object], str, Value | None]] = {}
         self.attributes: dict[tuple[int, str], tuple[type, str, object, Value | None, bool]] = {}
         self.draws: list[tuple[object, list[Value], dict[str, Value], Value]] = []
+        self.seeded: dict[int, NumpyGenerator] = {}
+        """Of NumPy's generators (``id``) that captured code has seeded, what stands for them: what they draw is known."""
         self.asked: list[Asked] = []
         self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
         self.handles = 0

@@ -43,7 +43,7 @@ from .numpy.asking import has_array
 from .numpy.calls import checked, computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
-from .standard.numpy_chance import draw_numpy, made_generator, numpy_random
+from .standard.numpy_chance import draw_numpy, draws_of_arrays, made_generator, numpy_random
 from .torch.devices import with_device
 from .torch.overrides import overridden
 
@@ -153,6 +153,8 @@ def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     handler = lookup(obj)
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)
+    if vm.effects.seeded and draws_of_arrays(vm, obj, args):
+        return draw_numpy(vm, obj, args, kwargs)
     if (array := numpy_called(vm, obj, args, kwargs)) is not None:
         return array
     kind = type(obj)

@@ -18,24 +18,29 @@ MOST = 4096
 """Elements of a tensor that is computed at capture."""
 
 
-def is_fixed(vm: Machine, tensor: TensorValue) -> bool:
-    """Whether a tensor holds the same at each call: it, and what was written to it, is computed from constants alone."""
+def made_of_constants(vm: Machine, nodes: set[torch.fx.Node]) -> bool:
+    """Whether nodes, which have all that they use among them, are computed from constants alone."""
     made = {each.node for each in vm.recorder.inputs if isinstance(each.source, Pinned)}  # once, of constants
-    if tensor.node is None:
-        return isinstance(tensor.source, Pinned)
-    for node in with_writes(vm, tensor.node):
+    for node in nodes:
         told = node.op == "call_function" and getattr(node.target, "__name__", "") in CONSTANTS
         if node.op not in ("call_function", "call_method", "placeholder") or not (node.all_input_nodes or node in made or told):
             return False
     return True
 
 
-def with_writes(vm: Machine, node: torch.fx.Node) -> set[torch.fx.Node]:
+def with_writes(node: torch.fx.Node) -> set[torch.fx.Node]:
     """A node, and all that it is computed from, or that what was written to these is."""
-    used, steps = behind(node), {each: behind(each) for each in vm.recorder.graph.nodes if writes(each)}
-    while more := [each for each in steps if not used.isdisjoint(steps[each])]:
-        for each in more:
-            used |= steps.pop(each)
+    used, seen = behind(node), set[torch.fx.Node]()
+    todo = [*used]
+    while todo:
+        for each in todo.pop().users:  # what is computed of them may be views, which are written to
+            if each in seen:
+                continue
+            seen.add(each)
+            todo.append(each)
+            if each not in used and writes(each):
+                todo += (more := behind(each) - used)
+                used |= more
     return used
 
 
@@ -48,21 +53,25 @@ def writes(node: torch.fx.Node) -> bool:
 
 def fixed_value(vm: Machine, tensor: TensorValue) -> torch.Tensor | None:
     """What it holds at each call, where that is known and little."""
-    if any(type(n) is not int for n in tensor.fake.shape) or tensor.fake.numel() > MOST or not is_fixed(vm, tensor):
+    if any(type(n) is not int for n in tensor.fake.shape) or tensor.fake.numel() > MOST:
         return None
     if tensor.node is None:
-        return tensor.obj if isinstance(tensor.obj, torch.Tensor) else None
+        return tensor.obj if isinstance(tensor.source, Pinned) and isinstance(tensor.obj, torch.Tensor) else None
+    used = with_writes(tensor.node)
+    if not made_of_constants(vm, used):
+        return None
     found: dict[torch.fx.Node, torch.Tensor] = {
         each.node: each.obj for each in vm.recorder.inputs if isinstance(each.obj, torch.Tensor) and each.node
     }
-    used = with_writes(vm, tensor.node)
     with torch._C._DisableTorchDispatch(), torch.no_grad():
         found = {node: held.clone() for node, held in found.items() if node in used}
-        for node in vm.recorder.graph.nodes:
-            if node in used and node not in found:
+        for node in sorted(used):
+            if node not in found:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), found.__getitem__)
                 function = getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
                 found[node] = function(*args, **kwargs)
+                if not writes(node):
+                    node.meta["fixed"] = True  # nobody misses it in a graph that has no other use for it
     return found.get(tensor.node)
 
 
@@ -76,4 +85,4 @@ def behind(node: torch.fx.Node) -> set[torch.fx.Node]:
     return seen
 
 
-__all__ = ["fixed_value", "is_fixed"]
+__all__ = ["fixed_value"]

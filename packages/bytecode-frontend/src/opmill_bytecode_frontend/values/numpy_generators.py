@@ -1,4 +1,5 @@
-"""NumPy's generators that captured code makes with a seed: what they draw is known while it is captured, and the same at each call."""
+"""NumPy's generators that captured code makes with a seed, or seeds: what they draw then is known while it is captured, and the same at
+each call."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from typing import Callable
 from .arrays import Array, ArrayValue
 from .base import Machine, NotConstant, Value
 from .constant import ConstantValue
+from .known_arrays import plain
+from .sequence import ListValue, SliceValue
 
 HINT = "use torch.rand, which the graph holds, or draw before the compiled function"
 
@@ -30,7 +33,7 @@ class NumpyGenerator(Value):
         if name == "shuffle":
             return self.shuffle(vm, args, kwargs)
         try:
-            given, named = [vm.plain(a) for a in args], {key: vm.plain(value) for key, value in kwargs.items()}
+            given, named = [plain(vm, a) for a in args], {key: plain(vm, value) for key, value in kwargs.items()}
         except NotConstant:
             if name == "permutation" and len(args) == 1 and isinstance(args[0], ArrayValue) and not kwargs:
                 return self.permutation(vm, args[0])
@@ -56,7 +59,12 @@ class NumpyGenerator(Value):
         return vm.fresh(places.reshape(-1))
 
     def shuffle(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Its method of this name, which writes to an array."""
+        """Its method of this name, which writes to an array or a list."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], ListValue):
+            items = vm.unpack(args[0])
+            self.made.shuffle(places := [*range(len(items))])
+            args[0].method(vm, "__setitem__", [SliceValue(*[ConstantValue(None)] * 3), ListValue([items[k] for k in places])], {})
+            return ConstantValue(None)
         if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue):
             vm.unsupported("FE019", "numpy.random's shuffle", "it is of something else than an array", HINT)
         order = self.order(vm, args[0], self.made.shuffle)
@@ -69,4 +77,15 @@ class NumpyGenerator(Value):
         return array.method(vm, "__getitem__", [self.order(vm, array, self.made.shuffle)], {})
 
 
-__all__ = ["NumpyGenerator"]
+class Reached:
+    """Gives a generator the state that it has come to. Of one that captured code seeds, that is done for all that it draws since: the
+    numbers are known."""
+
+    def __init__(self, made: Array) -> None:
+        self.state = made.get_state(legacy=False)
+
+    def __call__(self, generator: Array) -> None:
+        generator.set_state(self.state)
+
+
+__all__ = ["NumpyGenerator", "Reached"]

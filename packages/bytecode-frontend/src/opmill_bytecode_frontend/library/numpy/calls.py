@@ -102,6 +102,8 @@ def numpy_called(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
         elif key not in MADE_OF_SIZES or not changing(vm, given):
             return None
     check_state(vm, key)
+    if key in MADE_OF_SIZES and not changing(vm, given) and (made := of_known(vm, obj, args, kwargs)) is not None:
+        return made
     if key in ("shape", "size") and len(given) == 1 and isinstance(args[0], ArrayValue):
         return args[0].getattr(vm, key)
     if key in ABOUT_LAYOUTS:
