@@ -422,3 +422,27 @@ def test_an_input_without_elements_that_begins_behind_its_storage():
     x = torch.empty(2000).as_strided((3, 0, 4), (18, 600, 2), 3)
     fake = FakeContext(Sizes()).from_tensor(x, {0: None, 2: None})
     assert (fake.size(1), fake.storage_offset()) == (0, 3)
+
+
+ROLLED = {
+    "rows": lambda: torch.randn(3, 4),
+    "transposed": lambda: torch.randn(4, 3).t(),
+    "expanded": lambda: torch.randn(4).expand(3, 4),
+    "every second": lambda: torch.randn(3, 8)[:, ::2],
+    "deep": lambda: torch.randn(2, 3, 4, 2, 2, 2).permute(5, 3, 1, 2, 0, 4),
+    "none": lambda: torch.randn(0, 4),
+    "one": lambda: torch.randn(5),
+}
+
+
+@pytest.mark.parametrize("make", ROLLED.values(), ids=ROLLED.keys())
+def test_how_far_is_rolled_only_data_need_to_tell(make: Callable[[], torch.Tensor]) -> None:
+    x = make()
+    for told in ((0,), (-1,), (), (0, -1)):
+        shifts = [2] * (len(told) or 1)
+        context = FakeContext(sizes := Sizes(), sizes)
+        fake, places = context.from_tensor(x), context.from_tensor(torch.tensor(2))
+        with context:
+            read = places.item()
+            found = torch.roll(fake, [-read] * len(shifts), told)
+        assert geometry(found) == geometry(torch.roll(x, shifts, told))

@@ -125,6 +125,15 @@ def _nll_loss_backward(overload: str, grad: Tensor, x: Tensor, *_: Any) -> Any:
     return dense(x.size(), x.dtype) if overload == "" and x.dim() in (1, 2) else NotImplemented
 
 
+@SYMBOLIC.row("roll")
+def _roll(overload: str, x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Rows, unless it is an image with channels last. How far does not matter, and may be known from data alone."""
+    if not x.dim() or not all(-x.dim() <= d < x.dim() for d in dims) or len(shifts) != (len(dims) or 1):
+        return NotImplemented
+    rows = all(typically(step == row) for step, row in zip(x.stride(), contiguous(x.size()), strict=True))
+    return dense(x.size(), x.dtype) if rows or x.dim() not in (4, 5) else NotImplemented
+
+
 @SYMBOLIC.row("constant_pad_nd")
 def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     """By numbers that only data tell."""
