@@ -55,7 +55,11 @@ FLOATS = """
     torch._foreach_clamp_max([x, y], [v, 1.]); torch._foreach_maximum([x, y], v); torch._foreach_minimum([x, y], [v, 1.]);
     ip(torch._foreach_mul_, [x, y], v); ip(torch._foreach_addcmul_, [x, y], [y, z], [z, z], v);
     ip(torch._foreach_addcdiv_, [x, y], [y, z], [z+9, z+9], [v, 2.]); ip(torch._foreach_lerp_, [x, y], [y, z], v);
-    ip(torch._foreach_add_, [x, y], [v, 2.]);
+    ip(torch._foreach_add_, [x, y], [v, 2.]); torch.fill(x, v); torch.isin(x, v); torch.isin(x, v, invert=True);
+    torch.isin(x.t(), v); torch.isin(torch.full_like(x, v), v); torch.bucketize(v, w.sort()[0]);
+    torch.bucketize(v, w.sort()[0], right=True); torch.searchsorted(w.sort()[0], v, out_int32=True);
+    torch.bucketize(v, torch.full((1, ), v)); torch.searchsorted(torch.tensor([v, v]), v, side='right');
+    torch.searchsorted(sorted_sequence=w.sort()[0], input=x); torch.bucketize(input=x, boundaries=w.sort()[0]);
 """
 """Programs of a tensor ``x`` and a float ``v`` that is not assumed."""
 INTS = """
@@ -98,14 +102,14 @@ ASSUMED_FLOATS = """
     torch.renorm(x, v+1, 0, 1.0); torch.cdist(x, y, p=v+1); torch.linalg.pinv(x, rtol=v);
     torch.linalg.matrix_rank(x, tol=v); torch.histc(x, 4, -v, v); torch.histc(x, bins=4, min=0, max=v);
     torch.isclose(x, y, rtol=v); torch.isclose(x, y, atol=v); torch.quantile(x, v); torch.nanquantile(x, v);
-    x.quantile(v, dim=1); torch.float_power(x.abs(), v); torch.fill(x, v); x.clone().fill_diagonal_(v);
+    x.quantile(v, dim=1); torch.float_power(x.abs(), v); x.clone().fill_diagonal_(v);
     torch.bernoulli(x, v); x.clone().bernoulli_(v); x.clone().uniform_(-v, v); x.clone().normal_(0, v);
     x.clone().normal_(v, 1); torch.normal(v, 1.0, (2, )); torch.normal(0.0, v, (2, )); torch.normal(x, v);
     torch.normal(v, x.abs()); x.clone().exponential_(v); x.clone().cauchy_(0, v); x.clone().log_normal_(0, v);
     x.clone().geometric_(v); torch.rrelu(x, v, 1.); torch.dropout(x, v, True); torch.native_dropout(x, v, True)[0];
     torch.layer_norm(x, (8, ), eps=v); torch.group_norm(x[None], 2, eps=v); torch.trapezoid(x, dx=v); torch.trapz(x, dx=v);
-    torch.cumulative_trapezoid(x, dx=v); torch.gradient(x, spacing=v)[0]; torch.bucketize(v, w.sort()[0]);
-    torch.searchsorted(w.sort()[0], v); torch.isin(x, v); torch.std(x, correction=v); torch.var(x, correction=v);
+    torch.cumulative_trapezoid(x, dx=v); torch.gradient(x, spacing=v)[0];
+    torch.std(x, correction=v); torch.var(x, correction=v);
     x.var(1, correction=v); torch.fake_quantize_per_tensor_affine(x, v, 0, -128, 127);
     torch.quantize_per_tensor(x, v, 0, torch.qint8).dequantize(); torch._foreach_norm([x, y], v+1);
     ip(torch._foreach_maximum_, [x, y], v);

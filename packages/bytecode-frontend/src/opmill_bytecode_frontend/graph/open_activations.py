@@ -262,6 +262,15 @@ def added_by_index(name: str) -> Rule:
     return rule
 
 
+def is_that(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
+    """Which items are the number, or with ``invert`` which are not, in rows."""
+    inverted, number = given.get("invert", ConstantValue(False)), given.get("test_elements")
+    if not isinstance(inverted, ConstantValue) or number is None:
+        return None
+    made = call(recorder, operator.ne if inverted.value else operator.eq, x, number)
+    return made if x.fake.is_contiguous() else recorder.call_method(recorder.vm, "contiguous", [made], {})
+
+
 def of_its_type(recorder: Recorder, x: TensorValue, given: Given) -> Value | None:
     """A tensor of the type of ``x`` that holds the number."""
     numbers = scalars(recorder, x, given, data=ZERO) if set(given) == {"data"} else None
@@ -292,6 +301,7 @@ ROWS: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys(("index_add", torch.index_add), (ADDED, added_by_index("index_add"))),
     "index_add_": (ADDED, added_by_index("index_add_")),
     "new_tensor": (("data",), of_its_type),
+    torch.isin: (("test_elements",), is_that),
     torch.full_like: (("fill_value",), filled),
     "new_full": (("size", "fill_value"), filled),
     **dict.fromkeys(("clamp_", "clip_"), (("min", "max"), writing("clamp_", "min", "max"))),

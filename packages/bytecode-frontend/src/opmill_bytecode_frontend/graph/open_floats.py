@@ -122,6 +122,9 @@ RULES: dict[object, tuple[tuple[str, ...], Rule]] = {
     **dict.fromkeys(("addr", torch.addr), (SCALED, product(torch.outer))),
 }
 KEYWORDS = {
+    "assume_unique",
+    "invert",
+    "test_elements",
     "maxnorm",
     "ord",
     "keepdim",

@@ -32,7 +32,7 @@ WITH_SCALARS = IN_PLACE | {
     *(operator.mod, operator.floordiv, *WHOLE, *(getattr(torch, name) for name in WHOLE)),
 }
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
-FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
+FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.fill: 2, torch.where: 3}
 """Others that take one for their last argument, and how many they have."""
 LERPING = frozenset(["lerp", "lerp_", torch.lerp])
 """Those that take a tensor of their own type for their third argument, and compute the same with it where that is what they compute in."""

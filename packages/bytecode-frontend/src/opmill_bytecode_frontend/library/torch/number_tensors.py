@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 ARANGE, FULL, LOGSPACE, SCALAR_TENSOR = torch.arange, torch.full, torch.logspace, torch.scalar_tensor
-VECTOR_NORM, WHERE = torch.linalg.vector_norm, torch.where
+BUCKETIZE, SEARCHSORTED, VECTOR_NORM, WHERE = torch.bucketize, torch.searchsorted, torch.linalg.vector_norm, torch.where
 """Themselves: a program may put functions of its own in their places."""
 LARGEST = 256
 """Numbers that a graph puts together one by one."""
@@ -178,6 +178,28 @@ def between(vm: Interpreter, ends: list[Value], kwargs: dict[str, Value]) -> Val
     places = vm.recorder.call_function(vm, ARANGE, [count], {"dtype": ConstantValue(torch.float64)})
     made = vm.binary("+", vm.binary("*", places, step), start)
     return made.method(vm, "to", [ConstantValue(wanted)], {})
+
+
+@handles(BUCKETIZE)
+def bucket(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.bucketize()``: of a float that is not known, which becomes one of the boundaries' type."""
+    given = [beside(vm, *args), args[1]] if len(args) == 2 else list(args)
+    return torch_call(vm, BUCKETIZE, given, kwargs)
+
+
+@handles(SEARCHSORTED)
+def place(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    """``torch.searchsorted()``: of such a float."""
+    given = [args[0], beside(vm, *reversed(args))] if len(args) == 2 else list(args)
+    return torch_call(vm, SEARCHSORTED, given, kwargs)
+
+
+def beside(vm: Interpreter, number: Value, tensor: Value) -> Value:
+    """What stands for a number beside a tensor of floats on a processor, to whose type it is rounded."""
+    number = as_float(vm, number)
+    if not isinstance(number, (LateFloat, FloatNumber)) or type(tensor) is not TensorValue or not is_plain_on_cpu(tensor):
+        return number
+    return held(vm, number, tensor.fake.dtype) if tensor.fake.dtype in MADE_OF[float] else number
 
 
 @handles(WHERE)
