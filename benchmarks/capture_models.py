@@ -50,6 +50,8 @@ NOT_WIDTH = (
     "num_",
 )
 SEQUENCE = 24
+MASKED = ("longt5",)
+"""Models that make the mask which they need only where they are not compiled (``torch.compiler.is_compiling()``)."""
 
 
 class Unbuildable(Exception):
@@ -223,6 +225,8 @@ def candidates(config: Any, parameters: set[str]) -> Iterator[dict[str, Any]]:
         text["decoder_input_ids"] = torch.randint(6, max(7, vocabulary), (1, 8))
     decoder = {k: v for k, v in text.items() if k == "decoder_input_ids"}
     if text and "input_ids" in text:
+        if getattr(config, "model_type", "") in MASKED:
+            yield {**text, "attention_mask": torch.ones(1, SEQUENCE, dtype=torch.long)}
         yield text
         yield {"input_ids": text["input_ids"]}
         yield {**text, "attention_mask": torch.ones(1, SEQUENCE, dtype=torch.long)}

@@ -262,6 +262,8 @@ class TensorValue(Value):
         if name in REFUSED:
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
         refuse_number(vm, name, args, kwargs)
+        if name in ("__getitem__", "__setitem__") and args and type(args[0]) is TupleValue:
+            args = [stacked(vm, self, args[0]), *args[1:]]
         if name in LISTENING:
             return vm.call(vm.wrap(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
@@ -510,6 +512,29 @@ def indexed_by_numbers(vm: Machine, owner: TensorValue, key: Value) -> tuple[lis
         isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) in (int, type(None), type(...))) for p in parts
     )
     return (parts, numbers) if numbers and plain else None
+
+
+def stacked(vm: Machine, owner: TensorValue, key: TupleValue) -> TupleValue:
+    """A subscript with one tensor for each list of positions of which some are tensors: torch reads such a list item by item."""
+    parts, told = list(key.values(vm)), key
+    kind: dict[str, Value] = {"dtype": ConstantValue(torch.int64), "device": ConstantValue(owner.fake.device)}
+    for k, part in enumerate(parts):
+        items = part.values(vm) if isinstance(part, (ListValue, TupleValue)) else []
+        if any(is_position(owner, item) for item in items) and all(is_position(owner, item) or is_plain_int(item) for item in items):
+            made = [vm.recorder.call_function(vm, torch.tensor, [each], kind) if is_plain_int(each) else each for each in items]
+            parts[k] = vm.recorder.call_function(vm, torch.stack, [ListValue(made)], {})
+            told = TupleValue(parts)
+    return told
+
+
+def is_position(owner: TensorValue, item: Value) -> bool:
+    """Whether it is a tensor that holds one position."""
+    return type(item) is TensorValue and item.fake.dim() == 0 and item.fake.dtype is torch.int64 and item.fake.device == owner.fake.device
+
+
+def is_plain_int(item: Value) -> bool:
+    """Whether it is an integer that is known."""
+    return type(item) is ConstantValue and type(item.value) is int
 
 
 def selected(vm: Machine, owner: TensorValue, parts: list[Value], numbers: dict[int, Value]) -> Value:
