@@ -50,6 +50,7 @@ from .library.standard.caches import ReadAgain
 from .options import CaptureOptions
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
+from .values.iterators import CoroutineValue
 from .values.per_call import GivenFunction
 from .values.tensor import TensorValue
 
@@ -283,6 +284,9 @@ def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
     """Generators that are suspended in a try or with block when nobody has them any more run the end of it. Where that is when the function
     ends (``root``: its frame, at its end) they are made for it."""
     for generator, place in vm.generators:
+        if isinstance(generator, CoroutineValue) and generator.is_never_awaited() and r.known(generator) is None:
+            name, why = generator.origin[0].qualname, "Python warns where it is dropped"
+            raise Unsupported("FE060", f"the coroutine {name} is never awaited", why, "await it, or close it", place=place, whole=True)
         if not generator.is_guarded() or generator in r.unfinished:
             continue
         if root is None or not any(value is generator for value in root.locals.values()):

@@ -34,7 +34,7 @@ from ..values.constant import LITERALS, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import ExceptionObject, raised_by_python
 from ..values.functions import BuiltinValue, CellValue, FunctionValue
-from ..values.iterators import STOP, GeneratorValue, IteratorValue
+from ..values.iterators import STOP, CoroutineValue, GeneratorValue, IteratorValue
 from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
@@ -465,12 +465,12 @@ class Interpreter(Operators, Assumptions):
             raise
         frame = self.make_frame(fn, bound, depth)
         flags = fn.code.co_flags
-        if flags & inspect.CO_GENERATOR:
-            generator = GeneratorValue(frame, self.advance)
+        if flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+            generator = (GeneratorValue if flags & inspect.CO_GENERATOR else CoroutineValue)(frame, self.advance)
             generator.origin = (fn, args, kwargs)
             self.generators.append((generator, self.place()))
             return generator
-        if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+        if flags & inspect.CO_ASYNC_GENERATOR:
             self.unsupported("FE060", f"asynchronous function {fn.qualname}")
         if direct and self.options.nested_breaks and self.frame.has_places:
             frame.has_places, frame.returned = True, self.frame.goes_on
@@ -508,7 +508,8 @@ class Interpreter(Operators, Assumptions):
         except Raised as raised:
             if not issubclass(raised.value.python_type(), StopIteration):
                 raise
-            error = self.new_exception(RuntimeError, [ConstantValue("generator raised StopIteration")])
+            noun = "coroutine" if frame.code.co_flags & inspect.CO_COROUTINE else "generator"
+            error = self.new_exception(RuntimeError, [ConstantValue(f"{noun} raised StopIteration")])
             error.fields |= {"__cause__": raised.value, "__context__": raised.value, "__suppress_context__": ConstantValue(True)}
             raise Raised(error) from None
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -165,7 +166,8 @@ class GeneratorValue(IteratorValue):
     """A generator made in captured code: a frame interpreted lazily. ``advance(value or None)`` runs it to its next yield:
     (True, yielded) or (False, returned)."""
 
-    kind = type((lambda: (yield))())
+    kind: type = type((lambda: (yield))())
+    noun = "generator"
 
     def __init__(self, frame: Frame, advance: Callable[[Frame, Value | None, Value | None], tuple[bool, Value]]) -> None:
         self.frame = frame
@@ -179,14 +181,11 @@ class GeneratorValue(IteratorValue):
     def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Value:
         """The next yielded value, or STOP (then ``returned`` holds the return value)."""
         if self.running:
-            vm.throw(ValueError, "generator already executing")
+            vm.throw(ValueError, f"{self.noun} already executing")
         if sent is not None and self.frame.pc == 0 and not self.finished and sent.python_type() is not type(None):
-            vm.throw(TypeError, "can't send non-None value to a just-started generator")
+            vm.throw(TypeError, f"can't send non-None value to a just-started {self.noun}")
         if self.finished:
-            if thrown is not None:
-                raise Raised(thrown)
-            self.returned = MISSING  # only the first to come to the end is told
-            return STOP
+            return self.asked_again(vm, thrown)
         self.running = True
         try:
             yielded, value = self.advance(self.frame, sent, thrown)
@@ -199,6 +198,13 @@ class GeneratorValue(IteratorValue):
             return value
         self.finished = True
         self.returned = value
+        return STOP
+
+    def asked_again(self, vm: Machine, thrown: Value | None) -> Value:
+        """What it gives behind its end."""
+        if thrown is not None:
+            raise Raised(thrown)
+        self.returned = MISSING  # only the first to come to the end is told
         return STOP
 
     def next(self, vm: Machine) -> Value:
@@ -254,8 +260,31 @@ class GeneratorValue(IteratorValue):
                     raise
             else:
                 if result is not STOP:
-                    vm.throw(RuntimeError, "generator ignored GeneratorExit")
+                    vm.throw(RuntimeError, f"{self.noun} ignored GeneratorExit")
                 if sys.version_info >= (3, 13) and self.returned is not MISSING:
                     return self.returned
         self.finished = True
         return vm.fresh(None)
+
+
+class CoroutineValue(GeneratorValue):
+    """What a call of an ``async def`` function gives: as a generator, but that it is awaited, once, and no iterator."""
+
+    kind = types.CoroutineType
+    noun = "coroutine"
+
+    def asked_again(self, vm: Machine, thrown: Value | None) -> Value:
+        return vm.throw(RuntimeError, "cannot reuse already awaited coroutine")
+
+    def iterate(self, vm: Machine) -> Value:
+        return vm.throw(TypeError, "'coroutine' object is not iterable")
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___next__(self, vm: Machine) -> Value:
+        return vm.throw(TypeError, "'coroutine' object is not an iterator")
+
+    def is_never_awaited(self) -> bool:
+        """Whether it has not begun: Python warns where it is dropped so."""
+        return self.frame.pc == 0 and not self.finished

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ...breaks.returning import Branched, asked, asks, iterated, pushed, stepped
-from ...values.base import MISSING, Raised, is_iterable
+from ...values.base import MISSING, Raised, class_has, is_iterable
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue, is_none
 from ...values.functions import BuiltinValue, FunctionValue
-from ...values.iterators import STOP, GeneratorValue, IteratorValue
+from ...values.iterators import STOP, CoroutineValue, GeneratorValue, IteratorValue
 from ...values.loops import LoopIterator
 from ...values.mapping import mapping_of
+from ...values.objects import ObjectValue
 from ...values.sequence import ListValue
 from ..frame import callee_of
 from .registry import opcode
@@ -232,7 +234,27 @@ def end_send(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     frame.stack[-1] = value
 
 
-@opcode("ASYNC_GEN_WRAP", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
+@opcode("GET_AWAITABLE")
+def get_awaitable(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """Pops a value, and pushes what ``await`` asks for items."""
+    value = frame.pop()
+    based = isinstance(value, GeneratorValue) and value.frame.code.co_flags & inspect.CO_ITERABLE_COROUTINE
+    if based or isinstance(value, CoroutineValue):
+        frame.push(value)
+        return
+    if not class_has(vm, value, "__await__"):
+        vm.throw(TypeError, f"object {value.python_type().__name__} can't be used in 'await' expression")
+    found = value.special(vm, "__await__", []) if isinstance(value, ObjectValue) else None
+    if found is None:
+        vm.unsupported("FE060", "asynchronous code")
+    if isinstance(found, CoroutineValue):
+        vm.throw(TypeError, "__await__() returned a coroutine")
+    if not isinstance(found, (IteratorValue, ObjectValue)):
+        vm.throw(TypeError, f"__await__() returned non-iterator of type '{found.python_type().__name__}'")
+    frame.push(found)
+
+
+@opcode("ASYNC_GEN_WRAP", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
 def asynchronous(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     """Refuses what only asynchronous code has (FE060)."""
     vm.unsupported("FE060", "asynchronous code")
