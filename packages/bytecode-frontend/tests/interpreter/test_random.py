@@ -215,3 +215,60 @@ def test_each_draw_behind_a_seed(text: str) -> None:
         return repr([[f(torch.ones(2), k) for k in range(3)], np.random.get_state()])
 
     assert play(capture(namespace["f"], fullgraph=True)) == play(namespace["f"])
+
+
+#: Draws as large as a tensor x is, or as an int k says, and seeds: two captures serve all.
+SIZED = """
+np.random.seed(k); y = x + np.random.rand(); told = np.random.rand(2)
+np.random.seed(k * 2 + 1); y = x * np.random.rand(); told = np.random.permutation(3)
+random.seed(k); y = x + random.random(); told = k
+y = x + torch.from_numpy(np.random.rand(x.shape[0])); told = np.random.rand()
+y = x[torch.from_numpy(np.random.permutation(len(x)))]; told = k
+y = x[torch.from_numpy(np.random.choice(len(x), 2, replace=False))]; told = np.random.choice(len(x), size=k)
+y = x[:, None] + torch.from_numpy(np.random.normal(0, 1, (len(x), 2))); told = np.random.uniform(0, 2, size=k)
+y = torch.from_numpy(np.random.rand(len(x), len(x))) @ x.double(); told = np.random.randint(0, k, 3)
+y = x + torch.from_numpy(np.random.rand(k, len(x))); told = np.random.randint(0, 5, size=(k, 2))
+y = torch.from_numpy(np.random.rand(2 * len(x))) + x.repeat(2); told = np.random.exponential(2.0, k)
+a = np.random.rand(len(x)); a *= 2; y = x.numpy() + a; told = a
+np.random.seed(3); a = np.random.rand(len(x)); y = x * torch.from_numpy(a); told = np.random.rand()
+y = x + torch.from_numpy(rng.random(len(x))); told = rng.integers(0, k, size=4), rng.permutation(k)
+""".strip().splitlines()
+
+
+def sized(text: str, of: Any) -> list[Any]:
+    rng = np.random.default_rng(3)
+    namespace: dict[str, Any] = {"np": np, "torch": torch, "random": random, "rng": rng}
+    exec(f"def f(x, k, log):\n    {text}\n    return y, told", namespace)
+    f, found = of(namespace["f"]), []
+    np.random.seed(1), random.seed(1)
+    for k in range(7):
+        log: list[Any] = []
+        try:
+            given: Any = f(torch.arange(4.0 + k), k + 3, log)
+        except ValueError as error:
+            given = repr(error)
+        found.append(repr((given, log, np.random.get_state(), rng.bit_generator.state, random.getstate())))
+    return found
+
+
+@pytest.mark.parametrize("text", SIZED)
+def test_sizes_that_change(text: str) -> None:
+    made: list[Any] = []
+    assert sized(text, lambda f: capture(f, on_translation=made.append)) == sized(text, lambda f: f)
+    assert len(made) == 2
+
+
+#: What NumPy refuses it refuses where the program asks for it, and not before.
+REFUSED = """
+log.append(k); y = x; told = np.random.choice(len(x) - 2, k)
+log.append(k); y = x; told = np.random.choice(5, k, replace=False)
+log.append(k); y = x; told = np.random.rand(5 - k)
+log.append(k); np.random.seed(4 - k); y = x; told = np.random.rand()
+log.append(k); y = x; told = np.random.randint(5, k)
+log.append(k); y = x; told = np.random.normal(0, 6 - k, 2)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refusals_come_in_their_turn(text: str) -> None:
+    assert sized(text, capture) == sized(text, lambda f: f)

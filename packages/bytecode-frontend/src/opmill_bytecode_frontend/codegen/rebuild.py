@@ -158,10 +158,14 @@ class Rebuilder:
             self.states = self.temporary("_d")
             self.prologue.append(f"{self.states} = {self.constants.name(states_of)}({self.list(list(generators.values()))})")
         for function, args, kwargs, number in self.vm.effects.draws:
-            given = [*map(self.expr, args), *(f"{k}={self.expr(v)}" for k, v in kwargs.items())]
+            given = [*map(self.told, args), *(f"{k}={self.told(v)}" for k, v in kwargs.items())]
             name = self.temporary("_d")
             self.prologue.append(f"{name} = {self.constants.name(function)}({', '.join(given)})")
             self.remember(number, name)
+
+    def told(self, value: Value) -> str:
+        """The expression of what a generator is told, which stands before the graph."""
+        return f"({''.join(f'{self.told(each)}, ' for each in value.items)})" if type(value) is TupleValue else self.expr(value)
 
     def expr(self, value: Any) -> str:
         """The expression of a tracked value (or of one not read yet)."""

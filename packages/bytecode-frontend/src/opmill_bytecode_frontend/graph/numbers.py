@@ -123,6 +123,10 @@ class Numbers:
         """Symbols of that kind which nothing reads yet."""
         return {name for name in self.sizes.data() if name not in self.late}
 
+    def is_of_inputs(self, number: torch.SymInt) -> bool:
+        """Whether a number is computed from what is known before the graph."""
+        return all(name in self.sources or name in self.computed for name in self.sizes.simplify(index_of(number)).symbols)
+
     def bind_number(self, number: torch.SymInt, node: torch.fx.Node) -> None:
         """A number that ``node`` reads from a tensor."""
         self.late.setdefault(str(index_of(number)), node)

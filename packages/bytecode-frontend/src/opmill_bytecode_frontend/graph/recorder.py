@@ -425,10 +425,13 @@ class Recorder:
         assert isinstance(converted, TensorValue), converted
         return converted
 
-    def drawn(self, number: RandomNumber, like: Any = None) -> TensorValue:
-        """A number that is drawn before the graph runs, or an array like this one."""
+    def drawn(self, number: RandomNumber, like: Any = None, sizes: Iterable[object] | None = None) -> TensorValue:
+        """A number that is drawn before the graph runs, or an array like this one, of other sizes where these are given."""
         tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
-        made = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor)
+        fake = self.context.from_tensor(tensor)
+        if sizes is not None:
+            fake = self.context.run(torch.ops.aten.empty.memory_format, [list(sizes)], {"dtype": tensor.dtype})
+        made = TensorValue(fake, None, torch.Tensor, tensor)
         made.scalar = number
         self.by_fake[id(made.fake)] = made
         return made

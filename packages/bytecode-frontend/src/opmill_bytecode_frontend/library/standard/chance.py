@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import _random
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import ConstantValue
 from ...values.data_dependent import LateFloat
 from ...values.floating import FloatNumber
+from ...values.number import SymbolicNumber
 from ...values.opaque import RandomNumber
+from ...values.sequence import TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
 
@@ -36,15 +39,26 @@ def draw(vm: Interpreter, function: object, name: str, cls: type, args: list[Val
     return number
 
 
-def drawn_array(vm: Interpreter, function: object, name: str, like: object, args: list[Value], kwargs: dict[str, Value]) -> TensorValue:
-    """The tensor with the memory of the array, or the number of NumPy's, that the call gives; ``like`` is such a one."""
+def drawn_array(
+    vm: Interpreter,
+    function: object,
+    name: str,
+    like: object,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    sizes: Sequence[object] | None = None,
+) -> TensorValue:
+    """The tensor with the memory of the array, or the number of NumPy's, that the call gives; ``like`` is such a one. ``sizes``: where some
+    of its sizes change."""
     number = RandomNumber(name, type(like))
-    note_draw(vm, function, number, args, kwargs)
-    return vm.recorder.drawn(number, like)
+    note_draw(vm, function, number, args, kwargs, sizes is not None)
+    return vm.recorder.drawn(number, like, sizes)
 
 
-def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
-    """Has a number drawn before the graph runs, in the program's order."""
+def note_draw(
+    vm: Interpreter, function: Any, number: RandomNumber, args: list[Value], kwargs: dict[str, Value], accepted: bool = False
+) -> None:
+    """Has a number drawn before the graph runs, in the program's order. ``accepted``: no int that it is told is refused."""
     name = number.name
     given = [number_drawn(arg) for arg in args]
     named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}
@@ -52,7 +66,8 @@ def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[V
         vm.unsupported("FE019", f"a number of {name}", "its generator is made in captured code", HINT)
     if isinstance(args[0].real(), random.SystemRandom):
         vm.unsupported("FE019", f"a number of {name}", "its generator has no state to go back to", HINT)
-    if not all(isinstance(arg, KNOWN) for arg in [*given[1:], *named_.values()]) or vm.recorder.regions:
+    told = [*given[1:], *named_.values()]
+    if not all(isinstance(arg, KNOWN) or (accepted and is_told(vm, arg)) for arg in told) or vm.recorder.regions:
         vm.unsupported(
             "FE019",
             f"a number of {name}",
@@ -65,6 +80,13 @@ def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[V
         except Exception as exc:
             vm.throw_real(exc)
     vm.effects.draws.append((function, given, named_, number))
+
+
+def is_told(vm: Interpreter, value: Value) -> bool:
+    """Whether what a value stands for, or what is in a tuple, is known before the graph."""
+    if type(value) is TupleValue:
+        return all(is_told(vm, each) for each in value.values(vm))
+    return isinstance(value, KNOWN) or (type(value) is SymbolicNumber and vm.recorder.numbers.is_of_inputs(value.number))
 
 
 def number_drawn(value: Value) -> Value:
@@ -115,5 +137,5 @@ def several(vm: Interpreter, generator: Value, items: Value, *args: Value, **kwa
 @named("random.Random.seed")
 def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
     """``random.seed()``: seeds when the program runs."""
-    draw(vm, random.Random.seed, "random.seed", type(None), [generator, *args], kwargs)
+    note_draw(vm, random.Random.seed, RandomNumber("random.seed", type(None)), [generator, *args], kwargs, accepted=True)
     return ConstantValue(None)

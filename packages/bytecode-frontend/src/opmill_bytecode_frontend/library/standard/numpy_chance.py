@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from opmill_guards.guard import TypeIs
 from opmill_guards.source import Attr, Pinned
 
-from ...values.arrays import ArrayValue, torch_dtype
+from ...values.arrays import Array, ArrayValue, torch_dtype
 from ...values.base import NotConstant, Value
 from ...values.constant import ConstantValue
+from ...values.number import SymbolicNumber
 from ...values.numpy_generators import NumpyGenerator, Reached
 from ...values.opaque import RandomNumber
+from ...values.sequence import TupleValue, members
 from .chance import HINT, draw, drawn_array, note_draw
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ DRAWING = frozenset(
 )
 OF_STATES = frozenset(("seed", "get_state", "set_state"))
 """Those about the state."""
+OF_SIZES = frozenset("rand randn random random_sample sample ranf permutation standard_normal standard_exponential standard_cauchy".split())
+"""Methods that are told sizes only."""
+SIZE_AT: dict[str, int] = {
+    **dict.fromkeys("exponential chisquare geometric poisson rayleigh standard_gamma standard_t weibull zipf dirichlet".split(), 1),
+    **dict.fromkeys("uniform normal laplace logistic gumbel beta gamma lognormal vonmises wald binomial".split(), 2),
+}
+"""Where other methods take the size of what they give."""
 FUNCTIONS = {"seed": "seed", "sample": "random_sample", "ranf": "random_sample"}
 """Function of the module -> the method of NumPy's own generator that it calls."""
 
@@ -75,7 +84,9 @@ def of_state(vm: Interpreter, obj: Callable[..., object], args: list[Value], kwa
         return ConstantValue(None)
     vm.effects.seeded.pop(id(generator), None)
     number = RandomNumber(f"numpy.random.{name}", tuple if name == "get_state" else type(None))
-    note_draw(vm, obj, number, args, kwargs)
+    changes = name == "seed" and len(args) == 2 and not kwargs and type(args[1]) is SymbolicNumber
+    accepted = changes and all(vm.truth(vm.compare(op, args[1], ConstantValue(end))) for op, end in ((">=", 0), ("<", 1 << 32)))
+    note_draw(vm, obj, number, args, kwargs, accepted)
     return number if name == "get_state" else ConstantValue(None)
 
 
@@ -108,6 +119,76 @@ def draw_known(vm: Interpreter, obj: Callable[..., object], args: list[Value], k
     return found
 
 
+def draw_sized(vm: Interpreter, obj: Callable[..., object], name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """An array with as many items as ints say that change from call to call: which of its dimensions these are is asked of a generator of
+    its own, with other numbers. None for other calls."""
+    np = sys.modules["numpy"]
+    args, kwargs = [as_plain_tuple(vm, each) for each in args], {key: as_plain_tuple(vm, value) for key, value in kwargs.items()}
+    open_ = list(members([*args[1:], *kwargs.values()], SymbolicNumber))
+    if not open_ or not is_never_refused(vm, obj.__name__, args[1:], kwargs) or not all(is_size(vm, each) for each in open_):
+        return None
+    sizes = [int(each.number.node.hint) for each in open_]
+    made: list[Array] = []
+    for more in (0, 1, 2):
+        own = np.random.RandomState(0) if obj.__qualname__.startswith("RandomState") else np.random.default_rng(0)
+        now = {id(each): size + more * (k + 1) for k, (each, size) in enumerate(zip(open_, sizes, strict=True))}
+        try:
+            given, named = [as_now(vm, each, now) for each in args[1:]], {key: as_now(vm, value, now) for key, value in kwargs.items()}
+            made.append(getattr(own, obj.__name__)(*given, **named))
+        except Exception:  # what it refuses, and what is not known
+            return None
+    found = made[0]
+    if not isinstance(found, np.ndarray) or torch_dtype(found.dtype) is None or len({each.ndim for each in made}) > 1:
+        return None
+    places: list[object] = []
+    for column in zip(*(each.shape for each in made), strict=True):
+        moves = column[1] - column[0]
+        if column[2] - column[1] != moves or not (moves == 0 or (0 < moves <= len(open_) and sizes[moves - 1] == column[0])):
+            return None
+        places.append(open_[moves - 1].number if moves else column[0])
+    return ArrayValue(drawn_array(vm, obj, name, found, args, kwargs, places), found)
+
+
+def is_never_refused(vm: Interpreter, name: str, args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Whether a method takes any positive ints for those among its arguments that change: it is called before all that the program does."""
+    if name in OF_SIZES:
+        return True
+    if name == "choice" and len(args) <= 3 and kwargs.keys() <= {"size", "replace"}:
+        size = args[1] if len(args) > 1 else kwargs.get("size", ConstantValue(1))
+        return all(number_of(each) for each in (args[0], size)) and vm.truth(vm.compare(">=", args[0], size))  # without replacement, too
+    if name in ("randint", "integers") and args and type(args[0]) is ConstantValue and args[0].value in (0, 1):
+        args = [args[0], *args[2:]]  # the other end, which is greater
+    elif name in ("randint", "integers") and len(args) == 1:
+        args = []
+    changing = [k for k, each in enumerate(args) if any(members([each], SymbolicNumber))]
+    named = [key for key, value in kwargs.items() if any(members([value], SymbolicNumber))]
+    at = 1 if name in ("randint", "integers") else SIZE_AT.get(name)
+    return all(k == at for k in changing) and set(named) <= {"size"}
+
+
+def number_of(value: Value) -> bool:
+    """Whether it is an int, which may change."""
+    return type(value) is SymbolicNumber or (type(value) is ConstantValue and type(value.value) is int)
+
+
+def as_plain_tuple(vm: Interpreter, value: Value) -> Value:
+    """The sizes of a tensor as a tuple of them; other values as they are."""
+    return TupleValue(value.values(vm)) if isinstance(value, TupleValue) and any(each.symbolic for each in value.values(vm)) else value
+
+
+def as_now(vm: Interpreter, value: Value, now: dict[int, int]) -> object:
+    """A value with these numbers in it. Raises NotConstant where others change."""
+    if type(value) is TupleValue:
+        return tuple(as_now(vm, each, now) for each in value.values(vm))
+    return now[id(value)] if id(value) in now else vm.plain(value)
+
+
+def is_size(vm: Interpreter, value: SymbolicNumber) -> bool:
+    """Whether a number is one that is known before the graph, and positive."""
+    known = value.python_type() is int and vm.recorder.numbers.is_of_inputs(value.number)
+    return known and vm.truth(vm.compare(">", value, ConstantValue(1)))
+
+
 def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What it is, is asked of a generator of its own."""
     np = sys.modules["numpy"]
@@ -120,6 +201,8 @@ def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
     name = f"numpy.random.{obj.__name__}"
     if obj.__name__ in ("uniform", "normal") and len(args) <= 3 and not kwargs:
         return draw(vm, obj, name, float, args, kwargs)  # also between numbers that change
+    if (array := draw_sized(vm, obj, name, args, kwargs)) is not None:
+        return array
     try:
         given, named = [vm.plain(a) for a in args[1:]], {key: vm.plain(value) for key, value in kwargs.items()}
     except NotConstant:
