@@ -231,6 +231,11 @@ y = x + torch.from_numpy(np.random.rand(k, len(x))); told = np.random.randint(0,
 y = torch.from_numpy(np.random.rand(2 * len(x))) + x.repeat(2); told = np.random.exponential(2.0, k)
 a = np.random.rand(len(x)); a *= 2; y = x.numpy() + a; told = a
 np.random.seed(3); a = np.random.rand(len(x)); y = x * torch.from_numpy(a); told = np.random.rand()
+a = np.arange(len(x)); np.random.shuffle(a); y = x[torch.from_numpy(a)]; told = np.random.rand()
+y = np.random.permutation(x.numpy().reshape(-1, 1) * np.ones(3)); told = np.random.rand()
+np.random.shuffle(x.numpy()); y = x; told = np.random.permutation(x.numpy() * 2)
+a = np.arange(len(x), dtype=np.int32); b = a[1:]; np.random.shuffle(b); y = x * 2; told = a
+a = x.numpy().reshape(-1, 1) * np.ones(3); rng.shuffle(a); y = a; told = rng.permutation(x.numpy() + 1)
 y = x + torch.from_numpy(rng.random(len(x))); told = rng.integers(0, k, size=4), rng.permutation(k)
 """.strip().splitlines()
 

@@ -153,7 +153,7 @@ def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     handler = lookup(obj)
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)
-    if vm.effects.seeded and draws_of_arrays(vm, obj, args):
+    if draws_of_arrays(vm, obj, args):
         return draw_numpy(vm, obj, args, kwargs)
     if (array := numpy_called(vm, obj, args, kwargs)) is not None:
         return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from opmill_guards.guard import TypeIs
 from opmill_guards.source import Attr, Pinned
@@ -54,8 +54,23 @@ def no_method(obj: object) -> bool:
 
 
 def draws_of_arrays(vm: Interpreter, obj: object, args: list[Value]) -> bool:
-    """Whether a call draws from a generator whose numbers are known: it may be given arrays of the graph."""
-    return numpy_random(obj) and bool(args) and id(args[0].real()) in vm.effects.seeded
+    """Whether a call draws and may be given arrays of the graph: from a generator whose numbers are known, or an order."""
+    orders = len(args) == 2 and isinstance(args[1], ArrayValue) and getattr(obj, "__name__", "") in ("permutation", "shuffle")
+    return (orders or bool(args and vm.effects.seeded)) and numpy_random(obj) and (orders or id(args[0].real()) in vm.effects.seeded)
+
+
+def in_order(vm: Interpreter, obj: Callable[..., object], args: list[Value]) -> Value | None:
+    """What ``permutation`` and ``shuffle`` make of an array of the graph: as many places are drawn, in the order that they come to have."""
+    array = args[1]
+    if not isinstance(array, ArrayValue) or array.is_number or array.like.ndim == 0:
+        return None
+    generator = cast("Array", type(args[0].real()))
+    places = draw_numpy(vm, generator.permutation, [args[0], vm.call(vm.wrap(len), [array], {})], {})
+    taken = array.method(vm, "__getitem__", [places], {})
+    if obj.__name__ == "permutation":
+        return taken
+    array.method(vm, "__setitem__", [ConstantValue(...), taken], {})
+    return ConstantValue(None)
 
 
 def made_generator(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -196,7 +211,10 @@ def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
         obj, args = getattr(np.random.RandomState, FUNCTIONS[obj.__qualname__]), [vm.wrap(np.random.permutation.__self__), *args]
     if obj.__name__ in OF_STATES:
         return of_state(vm, obj, args, kwargs)
-    if draws_of_arrays(vm, obj, args) and (found := draw_known(vm, obj, args, kwargs)) is not None:
+    known = id(args[0].real()) in vm.effects.seeded
+    if known and (found := draw_known(vm, obj, args, kwargs)) is not None:
+        return found
+    if draws_of_arrays(vm, obj, args) and not kwargs and (found := in_order(vm, obj, args)) is not None:
         return found
     name = f"numpy.random.{obj.__name__}"
     if obj.__name__ in ("uniform", "normal") and len(args) <= 3 and not kwargs:
