@@ -137,5 +137,6 @@ def several(vm: Interpreter, generator: Value, items: Value, *args: Value, **kwa
 @named("random.Random.seed")
 def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
     """``random.seed()``: seeds when the program runs."""
-    note_draw(vm, random.Random.seed, RandomNumber("random.seed", type(None)), [generator, *args], kwargs, accepted=True)
+    accepted = len(args) == 1 and type(args[0]) is SymbolicNumber  # other things it may refuse
+    note_draw(vm, random.Random.seed, RandomNumber("random.seed", type(None)), [generator, *args], kwargs, accepted)
     return ConstantValue(None)
