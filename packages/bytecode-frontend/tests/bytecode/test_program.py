@@ -2,7 +2,9 @@
 
 import sys
 
-from opmill_bytecode_frontend.bytecode import Instruction, decode
+import pytest
+
+from opmill_bytecode_frontend.bytecode import Instruction, assemble, decode
 
 
 def branches(x, y):
@@ -19,3 +21,16 @@ def test_comparisons_in_front_of_a_jump_give_truths_from_3_13_on():
 def test_nothing_else_does():
     assert not Instruction("TO_BOOL", flag=16).gives_truth
     assert not Instruction("COMPARE_OP", "<", flag=2).gives_truth
+
+
+def test_free_variables_are_received_first_of_all():
+    cell = 1
+
+    def function():
+        return cell
+
+    program = decode(function.__code__)
+    assert assemble(program).co_freevars == ("cell",)
+    program.instructions = [each for each in program.instructions if each.opname != "COPY_FREE_VARS"]
+    with pytest.raises(ValueError, match="has 1 free variables and begins by receiving 0"):
+        assemble(program)

@@ -31,8 +31,10 @@ def assemble(program: Program) -> CodeType:
     """Makes a code object for the running interpreter.
 
     Constants, names and variables that instructions use and the program's tables lack are added. Raises ValueError for what
-    cannot be encoded: a jump to an instruction outside the program, an unknown opcode, a conditional jump backward on 3.12+.
+    cannot be encoded: a jump to an instruction outside the program, an unknown opcode, a conditional jump backward on 3.12+; or
+    what the interpreter takes for granted and would crash without: free variables that are not received first of all.
     """
+    _check_closure(program)
     tables = _Tables(program)
     arguments = [tables.argument(instruction) for instruction in program.instructions]
     opnames, arguments, offsets = _lay_out(program.instructions, arguments)
@@ -61,6 +63,14 @@ def assemble(program: Program) -> CodeType:
         tuple(program.freevars),
         tuple(program.cellvars),
     )
+
+
+def _check_closure(program: Program) -> None:
+    """Whoever reads ``f_locals`` of a frame finds a cell in the slot of each free variable, or crashes the interpreter."""
+    first = program.instructions[0] if program.instructions else None
+    received = first.argval if first is not None and first.opname == "COPY_FREE_VARS" else 0
+    if received != len(program.freevars):
+        raise ValueError(f"{program.qualname} has {len(program.freevars)} free variables and begins by receiving {received}")
 
 
 class _Tables:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .versions import PAIR_HALVES, VERSION
+from .versions import PAIR_HALVES, STORE_CLOSURE, VERSION
 
 
 class Position(NamedTuple):
@@ -131,8 +131,13 @@ class Program:
 
     @property
     def given_cells(self) -> list[str]:
-        """Free variables whose cells are arguments, not in a closure: those of a resume function of a function made in captured code."""
-        return [] if any(each.opname == "COPY_FREE_VARS" for each in self.instructions) else self.freevars
+        """Free variables whose cells are arguments: those of a resume function of a function made in captured code, which has no closure yet.
+        The function begins by putting them in the place of its closure's. All of them, where no closure is copied."""
+        begins = next((i for i, each in enumerate(self.instructions) if each.opname == "RESUME"), len(self.instructions))
+        prologue = self.instructions[:begins]
+        stored = {each.argval for each in prologue if each.opname == STORE_CLOSURE}
+        copies = any(each.opname == "COPY_FREE_VARS" for each in self.instructions)
+        return [name for name in self.freevars if name in stored or not copies]
 
     def exception_ranges(self) -> Iterator[ExceptionRange]:
         """The exception table, as maximal runs of instructions with one handler."""

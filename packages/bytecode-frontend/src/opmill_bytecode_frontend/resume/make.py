@@ -324,7 +324,7 @@ def _restore(
     """Receives the parameters and puts the value stack back as it was."""
     cells = [parameter.name for parameter in parameters if parameter.kind is ParameterKind.CELL]
     given = set(program.given_cells)
-    emitter.prologue(free=0 if given else len(code.freevars), resume=False)
+    emitter.prologue(free=len(code.freevars), resume=False)
     for name in cells:
         if name in given:
             _take(emitter, name)
