@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from opmill_fake_tensors import rules
 from opmill_fake_tensors.imports import forget_orphans
 from opmill_fake_tensors.lazily import submodules
-from opmill_fake_tensors.passing import may_pass, out_of_memory
+from opmill_fake_tensors.passing import interrupting, may_pass, out_of_memory
 
 
 def behind(cause: Exception | None = None, context: Exception | None = None) -> Exception:
@@ -88,3 +89,31 @@ def test_a_package_whose_import_failed_is_whole_the_next_time(tmp_path: Path, mo
     assert forget_orphans() == []
     for name in [name for name in sys.modules if name.startswith("opmill_half")]:
         del sys.modules[name]
+
+
+class Limit:
+    def __call__(self, *_: object) -> None:
+        raise TimeoutError("too long")
+
+    def method(self, *_: object) -> None:
+        raise TimeoutError("too long")
+
+
+def limit(*_: object) -> None:
+    raise TimeoutError("too long")
+
+
+@pytest.mark.parametrize("handler", [limit, Limit(), Limit().method], ids=["function", "object", "method"])
+def test_what_a_handler_of_a_signal_raises(handler: Any) -> None:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(ValueError) as caught:
+            try:
+                signal.raise_signal(signal.SIGUSR1)
+            except TimeoutError as error:
+                raise ValueError from error
+        assert str(interrupting(caught.value)) == "too long"
+        assert may_pass(caught.value)
+        assert interrupting(TimeoutError("too long")) is None
+    finally:
+        signal.signal(signal.SIGUSR1, before)

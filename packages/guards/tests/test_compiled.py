@@ -365,3 +365,28 @@ def test_a_slot_that_is_shown_as_a_function_is_called_as_what_it_holds() -> None
     del Held, held, slot, shown
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, TypeError])
+def test_only_errors_count_as_a_guard_that_does_not_hold(error: type[BaseException]) -> None:
+    raising = True
+
+    def check(value: object) -> bool:
+        if raising:
+            raise error
+        return True
+
+    compiled = CompiledFunction(positional, lambda c, a, k: lambda *_: "miss")
+    guards = GuardSet([Predicate(Local("a"), check, "holds")])
+    compiled.insert(guards, lambda *_: "hit")
+    tree = guards.native(("a", "b"))
+    if issubclass(error, Exception):
+        assert compiled(1) == "miss"
+        assert not tree.check(1, 2)
+        assert compiled.find((1,), {}) is None
+    else:
+        for asked in (lambda: compiled(1), lambda: tree.check(1, 2), lambda: tree.load(1, 2), lambda: compiled.find((1,), {})):
+            with pytest.raises(error):
+                asked()
+    raising = False
+    assert compiled(1) == "hit"

@@ -1,10 +1,15 @@
 """The frame evaluation hook and dictionaries of known hashes; see ``native/``."""
 
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 _Callback = Callable[[CodeType, FunctionType], Callable[..., Any] | None]
+
+class intercept:
+    def __init__(self, callback: _Callback | None, /) -> None: ...
+    def __enter__(self) -> intercept: ...
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /) -> None: ...
 
 def set_callback(callback: _Callback | None, /) -> _Callback | None: ...
 def skip_code(code: CodeType, skipped: bool = True, /) -> None: ...

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
-_inside: Counter[int] = Counter()
+_inside: dict[int, int] = {}
 """How many of the blocks below each thread, by its number, is in."""
 _was_enabled = False
 
@@ -22,25 +21,25 @@ def collector_paused() -> Iterator[None]:
     A capture makes objects by the hundred thousand that nearly all stay alive until it is done: what the collector finds on the way is
     nothing, and each time it walks through all that torch and the user's libraries have imported (a fifth of the time of a first call)."""
     global _was_enabled
-    thread = threading.get_ident()
-    with _lock:
-        if not _inside:
-            _was_enabled = gc.isenabled()
-            gc.disable()
-        _inside[thread] += 1
+    thread, entered = threading.get_ident(), False
+    # A signal's handler may raise behind any call: what is begun stands inside of the try, and what ends it calls nothing before.
     try:
+        with _lock:
+            inside = _inside.get(thread, 0)
+            _inside[thread] = inside + 1
+            entered = True
+            if len(_inside) == 1 and not inside:
+                _was_enabled = gc.isenabled()
+                gc.disable()
         yield
     finally:
-        with _lock:
-            _leave(thread)
-
-
-def _leave(thread: int) -> None:
-    _inside[thread] -= 1
-    if not _inside[thread]:
-        del _inside[thread]
-        if not _inside and _was_enabled:
-            gc.enable()
+        if entered:
+            with _lock:
+                _inside[thread] -= 1
+                if not _inside[thread]:
+                    del _inside[thread]
+                    if not _inside and _was_enabled:
+                        gc.enable()
 
 
 def _in_forked_child() -> None:
@@ -48,8 +47,9 @@ def _in_forked_child() -> None:
     global _lock
     _lock = threading.Lock()
     for thread in _inside.keys() - {threading.get_ident()}:
-        _inside[thread] = 1
-        _leave(thread)
+        del _inside[thread]
+        if not _inside and _was_enabled:
+            gc.enable()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

@@ -10,7 +10,7 @@ import importlib
 import os
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
 from .imports import PACKAGES
@@ -28,6 +28,15 @@ class ForkLock:
         """Takes the lock; False where another thread has it and ``blocking`` is false."""
         return self._lock.acquire(blocking)
 
+    @property
+    def block(self) -> AbstractContextManager[bool]:
+        """What ``with`` takes and gives back without a moment between that and its block, at which a signal's handler might raise."""
+        return self._lock
+
+    def is_mine(self) -> bool:
+        """Whether this thread has it."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
     def release(self) -> None:
         """Gives the lock back. Raises RuntimeError where nobody has it."""
         self._lock.release()
@@ -40,7 +49,7 @@ class ForkLock:
 
     def free(self) -> None:
         """Takes it from a thread that is gone."""
-        if not self._lock._is_owned():  # type: ignore[attr-defined]
+        if not self.is_mine():
             self._lock = threading.RLock()
 
 

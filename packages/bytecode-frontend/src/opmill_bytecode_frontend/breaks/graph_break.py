@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from opmill_guards import TailCall, finish
 
-from .._native import set_callback
+from .._native import intercept
 from ..bytecode import Instruction, Program, reads_names
 from ..codegen.exceptions import read_field, written_field
 from ..codegen.stubs import Expressions, Passed
@@ -189,14 +189,8 @@ class Leaving(Struct, eq=False):
 
     def offering(self, lines: list[str]) -> list[str]:
         """While the lines run, functions that they call are captured."""
-        hook = self.r.constants.name(set_callback)
-        return [
-            f"_before = {hook}({self.r.constants.name(self.context.offer)})",
-            "try:",
-            *indent(lines),
-            "finally:",
-            f"    {hook}(_before)",
-        ]
+        opened = f"{self.r.constants.name(intercept)}({self.r.constants.name(self.context.offer)})"
+        return [f"with {opened}:", *indent(lines)]
 
     def leave(self, target: Instruction, stack: Sequence[object], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.imports import imports
-from opmill_fake_tensors.passing import may_pass, out_of_memory
+from opmill_fake_tensors.passing import interrupting, may_pass, out_of_memory
 from opmill_guards import CompiledFunction, TailCall
 from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorMatch
 from opmill_guards.probe import current_stance
@@ -45,7 +45,7 @@ from .limits import FINAL, growth
 from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
 from .traced import called as called
 from .turns import Turns
-from .varying import NONE, Changing, Seen
+from .varying import NONE, Changing, Seen, Varying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -309,7 +309,7 @@ class Capture:
                 return self._give_up(compiled)
             except Exception as exc:
                 imports.suspect = True
-                if self.strict:
+                if self.strict or interrupting(exc) is not None:
                     raise
                 if may_pass(exc):
                     return self._passes(compiled, exc)
@@ -331,8 +331,8 @@ class Capture:
         """``Seen.note``; an error in it costs what would have been learnt."""
         try:
             return self.seen.note(compiled.entries, values)
-        except Exception:
-            if self.strict or not self.context.options.suppress_errors:
+        except Exception as exc:
+            if self.strict or not self.context.options.suppress_errors or interrupting(exc) is not None:
                 raise
             log.warning("internal error while comparing the arguments of %s", self.fn.__qualname__, exc_info=True)
             return []
@@ -431,7 +431,7 @@ class Capture:
         context, varying = self.context, self.seen.varying()
         if context.sizes_of_data:
             try:
-                return translate(function, bound, context.backend, context.options, context, replace(varying, data=True))
+                return self._attempt(function, bound, replace(varying, data=True))
             except (Raised, NotYet):
                 raise
             except Exception as exc:
@@ -441,7 +441,7 @@ class Capture:
                     raise
                 log.debug("%s is captured without sizes that only data tell", self.fn.__qualname__, exc_info=True)
         try:
-            return translate(function, bound, context.backend, context.options, context, varying)
+            return self._attempt(function, bound, varying)
         except (Raised, NotYet):
             raise
         except Exception as exc:
@@ -449,9 +449,28 @@ class Capture:
             if varying.nothing or final or may_pass(exc):
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
-            fixed = translate(function, bound, context.backend, context.options, context, replace(varying, nothing=True))
+            fixed = self._attempt(function, bound, replace(varying, nothing=True))
             self.seen.failed = self.seen.symbolic()
             return fixed
+
+    def _attempt(self, function: types.FunctionType, bound: dict[str, object], varying: Varying) -> Translation:
+        """A capture; what interrupts it leaves it as it is, whatever it was taken for inside, and leaves no mode behind."""
+        modes, overrides = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
+        try:
+            return translate(function, bound, self.context.backend, self.context.options, self.context, varying)
+        except Exception as exc:
+            interruption = interrupting(exc)
+            try:
+                if interruption is not None and interruption is not exc:
+                    raise interruption
+                raise
+            finally:
+                del interruption  # it knows this frame, and would live until the next collection
+        finally:
+            while torch._C._len_torch_dispatch_stack() > modes:
+                torch._C._pop_torch_dispatch_stack(None)
+            while torch._C._len_torch_function_stack() > overrides:
+                torch._C._pop_torch_function_stack()
 
     def _learns(self, compiled: CompiledFunction, guard: Any) -> None:
         """Says once that graphs do not depend from now on on what was another text, set or object at each call."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FunctionType, TracebackType
+from types import CodeType, FunctionType
 from typing import Any
 
 from .. import _native
+from .._native import intercept as intercept
 
 Callback = Callable[[CodeType, FunctionType], "Callable[..., Any] | None"]
 
 
 def set_callback(callback: Callback | None) -> Callback | None:
-    """Sets this thread's callback and returns the one before; what emitted code uses. Prefer `intercept` elsewhere.
+    """Sets this thread's callback and returns the one before. `intercept` does so for a block.
 
     ``callback(code, function)`` is asked for every plain Python function (no generator, coroutine, module or class body) that
     starts in this thread. It returns what is called with the same arguments instead, or None to run the function as it is; what
@@ -31,24 +32,5 @@ def is_installed() -> bool:
     return _native.is_installed()
 
 
-class intercept:
-    """``with intercept(callback):`` offers the frames that start in this thread to ``callback``; nests, not shareable.
-
-    ``intercept(None)`` suspends an outer one.
-    """
-
-    def __init__(self, callback: Callback | None) -> None:
-        self._callback = callback
-        self._before: Callback | None = None
-
-    def __enter__(self) -> intercept:
-        self._before = _native.set_callback(self._callback)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
-        _native.set_callback(self._before)
-        self._before = None
-
-
-for _own in (set_callback, skip, is_installed, intercept.__init__, intercept.__enter__, intercept.__exit__):
+for _own in (set_callback, skip, is_installed):
     skip(_own.__code__)

@@ -13,6 +13,8 @@ import torch
 from msgspec import Struct
 from torch._C import _functorch
 
+from opmill_fake_tensors.passing import interrupting
+
 from .chance_states import States, put_back
 from .thread_state import switched, switches
 
@@ -106,6 +108,8 @@ class Failing(Struct, eq=False):
 
     def again(self, error: Exception) -> Callable[..., object] | None:
         """What is run for the call; None: the error is its outcome."""
+        if interrupting(error) is not None:
+            return None
         plain = self.plain or (None if getattr(error, "begun", True) else self.unless_begun)
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         return None if hooked else plain  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising

@@ -12,6 +12,7 @@ import torch
 
 from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.jagged import is_ragged
+from opmill_fake_tensors.passing import interrupting
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, Item, Pinned
 
@@ -324,8 +325,8 @@ class Interpreter(Operators, Assumptions):
     def throw_real(self, exc: BaseException) -> NoReturn:
         if isinstance(exc, (Unsupported, Raised)):
             raise exc
-        if not isinstance(exc, Exception) or isinstance(exc, MemoryError):
-            raise exc  # no memory now is not what the program meets at its next call
+        if not isinstance(exc, Exception) or isinstance(exc, MemoryError) or interrupting(exc) is not None:
+            raise exc  # no memory now, or a time limit now, is not what the program meets at its next call
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
         raise Raised(raised_by_python(self, exc).raised_while(self, self.handled))

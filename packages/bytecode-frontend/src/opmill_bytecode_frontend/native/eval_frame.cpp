@@ -172,16 +172,105 @@ void stop() {
   installed = false;
 }
 
-PyObject* set_callback(PyObject*, PyObject* wanted) {
-  if (wanted != Py_None && !PyCallable_Check(wanted)) {
-    return PyErr_Format(PyExc_TypeError, "a callback or None is wanted, not %.100s", Py_TYPE(wanted)->tp_name);
-  }
-  PyObject* before = callback;  // its reference is handed to the caller
-  callback = wanted == Py_None ? nullptr : Py_NewRef(wanted);
+bool is_callback(PyObject* wanted) {
+  if (wanted == Py_None || PyCallable_Check(wanted)) return true;
+  PyErr_Format(PyExc_TypeError, "a callback or None is wanted, not %.100s", Py_TYPE(wanted)->tp_name);
+  return false;
+}
+
+// Takes a reference to `wanted` and gives the one to what was there before; null stands for None in both.
+PyObject* exchange(PyObject* wanted) {
+  PyObject* before = callback;
+  callback = wanted;
   if (callback && !before && active_threads++ == 0) start();
   if (!callback && before && --active_threads == 0) stop();
+  return before;
+}
+
+PyObject* set_callback(PyObject*, PyObject* wanted) {
+  if (!is_callback(wanted)) return nullptr;
+  PyObject* before = exchange(wanted == Py_None ? nullptr : Py_NewRef(wanted));
   return before ? before : Py_NewRef(Py_None);
 }
+
+// A with-block during which a callback is set. It is native because signal handlers raise where Python code runs, and there it can be
+// neither between setting the callback and being in the block, nor between leaving the block and putting the callback before it back.
+struct Intercept {
+  PyObject_HEAD PyObject *wanted, *before;  // null stands for None
+  bool inside;
+};
+
+Intercept* cast(PyObject* object) { return reinterpret_cast<Intercept*>(object); }
+
+PyObject* intercept_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
+  PyObject* wanted = nullptr;
+  if (keywords && PyDict_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "intercept() takes no keyword arguments");
+  if (!PyArg_ParseTuple(args, "O:intercept", &wanted) || !is_callback(wanted)) return nullptr;
+  auto* self = cast(type->tp_alloc(type, 0));
+  if (self) self->wanted = wanted == Py_None ? nullptr : Py_NewRef(wanted);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+PyObject* intercept_enter(PyObject* object, PyObject*) {
+  Intercept* self = cast(object);
+  if (self->inside) return PyErr_Format(PyExc_RuntimeError, "an intercept is for one block at a time");
+  self->before = exchange(Py_XNewRef(self->wanted));
+  self->inside = true;
+  return Py_NewRef(object);
+}
+
+PyObject* intercept_exit(PyObject* object, PyObject* const*, Py_ssize_t) {
+  Intercept* self = cast(object);
+  if (self->inside) {
+    self->inside = false;
+    PyObject* own = exchange(self->before);  // with its reference
+    self->before = nullptr;
+    Py_XDECREF(own);
+  }
+  Py_RETURN_NONE;
+}
+
+int intercept_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(cast(object)->wanted);
+  Py_VISIT(cast(object)->before);
+  return 0;
+}
+
+int intercept_clear(PyObject* object) {
+  Py_CLEAR(cast(object)->wanted);
+  Py_CLEAR(cast(object)->before);
+  return 0;
+}
+
+void intercept_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  intercept_clear(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyMethodDef intercept_methods[] = {
+    {"__enter__", intercept_enter, METH_NOARGS, "Sets the callback."},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(intercept_exit)), METH_FASTCALL, "Puts the one before back."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject make_intercept_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "opmill_bytecode_frontend._native.intercept";
+  type.tp_doc =
+      "``with intercept(callback):`` offers the frames that start in this thread to ``callback``; nests, not shareable.\n\n"
+      "``intercept(None)`` suspends an outer one.";
+  type.tp_basicsize = sizeof(Intercept);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_new = intercept_new;
+  type.tp_traverse = intercept_traverse;
+  type.tp_clear = intercept_clear;
+  type.tp_dealloc = intercept_dealloc;
+  type.tp_methods = intercept_methods;
+  return type;
+}
+
+PyTypeObject intercept_type = make_intercept_type();
 
 PyObject* skip_code(PyObject*, PyObject* arguments) {
   PyObject* code;
@@ -215,5 +304,7 @@ int add_eval_frame(PyObject* module) {
   empty_code = Py_CompileString("", "<replaced>", Py_file_input);
   if (!empty_code) return -1;
 #endif
+  if (PyType_Ready(&intercept_type) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "intercept", reinterpret_cast<PyObject*>(&intercept_type)) < 0) return -1;
   return PyModule_AddFunctions(module, methods);
 }

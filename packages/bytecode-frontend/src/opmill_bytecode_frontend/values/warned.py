@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import torch
 
 from opmill_fake_tensors.forking import ForkLock
+from opmill_fake_tensors.passing import interrupting
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 Filter = tuple[str, re.Pattern[str] | None, type[Warning] | tuple[type[Warning], ...], re.Pattern[str] | None, int]
 ALWAYS: Filter = ("always", None, Warning, None, 0)
 _one_at_a_time = ForkLock()
-_hearing: list[hearing] = []
+_hearing: list[_Hearing] = []
 """Those that are heard in, the outermost first."""
 
 
@@ -41,52 +43,50 @@ def is_ignored(filters: Iterable[Filter], default: str, heard: warnings.WarningM
     return default == "ignore"
 
 
-class hearing:
-    """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever.
-    ``always``: also those that torch gives once in a process, which it will still give."""
+class _Hearing:
+    """How warnings were shown before, and those that are heard in this thread since. Those of other threads are shown as ever."""
 
-    __slots__ = ("_always", "_before", "_filters", "_heard", "_show", "_thread")
+    def __init__(self, always: bool) -> None:
+        self.switches = always and not torch.is_warn_always_enabled()
+        self.thread, self.heard = threading.get_ident(), list[warnings.WarningMessage]()
+        self.show, self.filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
 
-    def __init__(self, always: bool = False) -> None:
-        self._always = always
-
-    def __enter__(self) -> list[warnings.WarningMessage]:
-        _one_at_a_time.acquire()
-        self._thread, self._heard = threading.get_ident(), list[warnings.WarningMessage]()
-        self._before = torch.is_warn_always_enabled()
-        self._show, self._filters = warnings._showwarnmsg, warnings.filters  # type: ignore[attr-defined]
-        _hearing.append(self)
-        # Not by catch_warnings: it makes Python forget what it has shown once.
-        warnings._showwarnmsg, warnings.filters = self._hear, [ALWAYS]  # type: ignore[attr-defined]
-        if self._always and not self._before:
-            torch.set_warn_always(True)
-        return self._heard
-
-    def __exit__(self, *raised: object) -> None:
-        self.end()
-        _one_at_a_time.release()
+    def hear(self, message: warnings.WarningMessage) -> None:
+        if threading.get_ident() == self.thread:
+            self.heard.append(message)
+        elif not is_ignored(self.filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
+            self.show(message)
 
     def end(self) -> None:
         """Warnings are shown as before."""
-        if self._always and not self._before:
+        warnings._showwarnmsg, warnings.filters = self.show, self.filters  # type: ignore[attr-defined]
+        if self.switches:
             torch.set_warn_always(False)
-        warnings._showwarnmsg, warnings.filters = self._show, self._filters  # type: ignore[attr-defined]
-        _hearing.remove(self)
+        if self in _hearing:
+            _hearing.remove(self)
 
-    def heard_here(self) -> bool:
-        """Whether it is this thread that hears."""
-        return self._thread == threading.get_ident()
 
-    def _hear(self, message: warnings.WarningMessage) -> None:
-        if threading.get_ident() == self._thread:
-            self._heard.append(message)
-        elif not is_ignored(self._filters, warnings.defaultaction, message, PurePath(message.filename).stem):  # type: ignore[attr-defined]
-            self._show(message)
+@contextlib.contextmanager
+def hearing(always: bool = False) -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings of this thread, whatever the filters say, in place of showing them. Those of other threads are shown as ever.
+    ``always``: also those that torch gives once in a process, which it will still give."""
+    with _one_at_a_time.block:
+        here = _Hearing(always)
+        try:
+            _hearing.append(here)
+            # Not by catch_warnings: it makes Python forget what it has shown once.
+            warnings._showwarnmsg, warnings.filters = here.hear, [ALWAYS]  # type: ignore[attr-defined]
+            if here.switches:
+                torch.set_warn_always(True)
+            yield here.heard
+        finally:  # first of all without a call, at which a signal's handler might raise
+            warnings._showwarnmsg, warnings.filters = here.show, here.filters  # type: ignore[attr-defined]
+            here.end()
 
 
 def _in_forked_child() -> None:
     """A thread that was hearing is not there any more."""
-    for each in [each for each in reversed(_hearing) if not each.heard_here()]:
+    for each in [each for each in reversed(_hearing) if each.thread != threading.get_ident()]:
         each.end()
 
 
@@ -105,6 +105,8 @@ def called_at_capture(vm: Machine, function: Callable[..., object], args: list[o
         try:
             result = function(*args, **kwargs)
         except Exception as exc:
+            if interrupting(exc) is not None:
+                raise
             failed = exc.with_traceback(None)  # which knows this frame, and that its callers
     for each in heard:
         globals().pop("__warningregistry__", None)

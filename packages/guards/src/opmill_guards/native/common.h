@@ -146,7 +146,8 @@ bool decide_relation(const std::vector<int64_t>& code, const std::vector<PyObjec
 
 // --- tree.cpp
 extern PyTypeObject TreeType;
-// `loaded`, where it is not null, gets what the tree loads, if the guards hold; it is empty where the tree loads nothing.
+// `loaded`, where it is not null, gets what the tree loads, if the guards hold; it is empty where the tree loads nothing. False with an
+// exception set where one came that is no error (KeyboardInterrupt, one of a signal's handler): it is to be raised.
 bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count, Loaded* loaded = nullptr);
 
 bool tree_loads(PyObject* tree);

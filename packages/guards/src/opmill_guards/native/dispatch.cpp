@@ -106,7 +106,7 @@ bool bind_locals(CompiledFunction* self, Locals* locals, PyObject* function, PyO
 
 // --- calling
 
-// The entry whose guards hold, null without an error if none; `recent` goes first. `loaded`: what its target is to be given.
+// The entry whose guards hold, null if none; with an exception set where the call is to raise it. `recent` goes first. `loaded`: what its target is to be given.
 Ref find_entry(CompiledFunction* self, PyObject* const* locals, Loaded* loaded) {
   const Ref entries = Ref::borrow(owner(self)->entries);  // a check may run Python, and entries may be replaced meanwhile
   if (!entries) { return Ref(); }
@@ -120,6 +120,7 @@ Ref find_entry(CompiledFunction* self, PyObject* const* locals, Loaded* loaded) 
       ++entry->hits;
       return Ref::borrow(reinterpret_cast<PyObject*>(entry));
     }
+    if (PyErr_Occurred()) { break; }
   }
   return Ref();
 }
@@ -161,7 +162,7 @@ PyObject* call_loaded(PyObject* target, Loaded& values, PyObject* const* args, s
   return PyObject_Vectorcall(target, all.data(), count + 1, keywords);
 }
 
-// What a new entry loads for these arguments; false where its guards do not hold. One that loads nothing is taken at its word.
+// What a new entry loads for these arguments; false where its guards do not hold (or could not be asked: then an exception is set). One that loads nothing is taken at its word.
 bool load_for(CompiledFunction* self, PyObject* entry, PyObject* const* args, Py_ssize_t count, PyObject* keywords, Loaded* loaded) {
   PyObject* tree = reinterpret_cast<Entry*>(entry)->tree;
   if (!tree_loads(tree)) { return true; }
@@ -186,10 +187,12 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
     }
     Ref entry = find_entry(self, locals.values(), &loaded);
     if (!entry) {
+      if (PyErr_Occurred()) { return nullptr; }
       target = ask_on_miss(self, args, count, keywords);
       if (!target) { return nullptr; }
       if (Py_TYPE(target.get()) == &EntryType) { entry = Ref::borrow(target.get()); }
       if (entry && !load_for(self, entry.get(), args, count, keywords, &loaded)) {
+        if (PyErr_Occurred()) { return nullptr; }
         target = Ref::borrow(function.get());  // capturing it changed what it assumes
         entry = Ref();
       }
@@ -317,6 +320,7 @@ PyObject* find(PyObject* object, PyObject* args) {
   Given given;
   if (!given.bind(self, args)) { return nullptr; }
   Ref entry = find_entry(self, given.locals(), nullptr);
+  if (!entry && PyErr_Occurred()) { return nullptr; }
   return entry ? entry.release() : Py_NewRef(Py_None);
 }
 

@@ -300,12 +300,13 @@ void tree_dealloc(PyObject* object) {
 }
 
 PyObject* tree_check_method(PyObject* self, PyObject* const* args, Py_ssize_t count) {
-  return PyBool_FromLong(tree_check(self, args, count));
+  const bool result = tree_check(self, args, count);
+  return PyErr_Occurred() ? nullptr : PyBool_FromLong(result);
 }
 
 PyObject* tree_load_method(PyObject* self, PyObject* const* args, Py_ssize_t count) {
   Loaded loaded;
-  if (!tree_check(self, args, count, &loaded)) { Py_RETURN_NONE; }
+  if (!tree_check(self, args, count, &loaded)) { return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None); }
   return loaded.tuple();
 }
 
@@ -335,10 +336,14 @@ PyTypeObject TreeType = make_tree_type();
 
 bool tree_loads(PyObject* tree) { return reinterpret_cast<Tree*>(tree)->program->loaded > 0; }
 
-// Exceptions in a check count as its failure. An exception that was set before is kept.
+// Errors in a check count as its failure.
 bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count, Loaded* loaded) {
-  const bool result = check_program(*reinterpret_cast<Tree*>(tree)->program, locals, count, loaded);
-  if (!result || PyErr_Occurred()) { PyErr_Clear(); }
+  bool result = check_program(*reinterpret_cast<Tree*>(tree)->program, locals, count, loaded);
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
+    result = false;  // the program is to end, or a call of it: no check may keep that to itself
+  } else {
+    PyErr_Clear();
+  }
   if (!result && loaded != nullptr) { loaded->clear(); }
   return result;
 }
