@@ -1,6 +1,7 @@
 """Imports inside captured code: what is not there is said as Python says it, and a package's own ``__getattr__`` is asked as often as plainly,
 in the program's line."""
 
+import importlib
 import sys
 import textwrap
 import types
@@ -184,3 +185,129 @@ def test_what_a_module_has(program):
     for n in range(3):
         setattr(module, f"name_{n}", n)
         assert compiled(module, n) == program(module, n)
+
+
+def missing_whole():
+    try:
+        import things_later
+    except ImportError:
+        return "none"
+    return things_later.x
+
+
+def missing_below():
+    try:
+        import things_pack.later as found
+    except ImportError:
+        return "none"
+    return found.x
+
+
+def missing_in_a_missing_package():
+    try:
+        from things_later.below import x
+    except ModuleNotFoundError as error:
+        return error.name
+    return x
+
+
+def missing_from_a_package():
+    try:
+        from things_pack import later
+    except ImportError:
+        return "none"
+    return later.x
+
+
+def missing_relatively():
+    try:
+        from .later import x
+    except ImportError:
+        return "none"
+    return x
+
+
+def missing_by_function():
+    try:
+        return __import__("things_later").x
+    except ImportError:
+        return "none"
+
+
+def as_a_module(tmp_path, name):
+    module = types.ModuleType(name)
+    module.x = 7
+    if name == "things_later":
+        module.__path__ = []
+        as_a_module(tmp_path, "things_later.below")
+    sys.modules[name] = module
+    if name.startswith("things_pack."):
+        sys.modules["things_pack"].later = module
+
+
+def as_a_file(tmp_path, name):
+    path = tmp_path / name.replace(".", "/")
+    if name == "things_later":
+        path.mkdir()
+        (path / "__init__.py").write_text("x = 7\n")
+        (path / "below.py").write_text("x = 7\n")
+    else:
+        path.with_suffix(".py").write_text("x = 7\n")
+    importlib.invalidate_caches()
+
+
+def on_a_longer_path(tmp_path, name):
+    more = tmp_path / "more"
+    more.mkdir()
+    as_a_file(more, name) if name == "things_later" else as_a_file(tmp_path, name)
+    sys.path.append(str(more))
+
+
+BELOW = (missing_below, missing_from_a_package, missing_relatively)
+MISSING = (missing_whole, missing_in_a_missing_package, missing_by_function, *BELOW)
+
+
+@pytest.mark.parametrize("come", [as_a_module, as_a_file, on_a_longer_path])
+@pytest.mark.parametrize("program", MISSING)
+def test_a_module_that_comes_later_is_imported(program, come, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    importlib.import_module("things_pack")
+    names = {"__name__": "things_pack.inside", "__package__": "things_pack", "__builtins__": __builtins__}
+    function = types.FunctionType(program.__code__, names)
+    captured = capture(function, "eager")
+    for _ in range(3):
+        assert captured() == function()
+    come(tmp_path, "things_pack.later" if program in BELOW else "things_later")
+    assert captured() == function() == 7
+
+
+def test_a_module_that_is_blocked_and_let_in_again(monkeypatch):
+    monkeypatch.setitem(sys.modules, "things_plain", None)
+    captured = capture(a_name_that_is_there_or_not, "eager")
+    assert captured() == a_name_that_is_there_or_not() == "none"
+    monkeypatch.delitem(sys.modules, "things_plain")
+    assert captured() == a_name_that_is_there_or_not() == 1
+
+
+def a_name_that_is_there_or_not():
+    try:
+        from things_plain import x
+    except ImportError:
+        return "none"
+    return x
+
+
+def a_failing_module():
+    try:
+        import things_failing
+    except ValueError:
+        return "failed"
+    return things_failing.x
+
+
+def test_a_module_whose_code_fails_is_run_at_each_import(tmp_path):
+    (tmp_path / "things_failing.py").write_text("import things_plain\nif things_plain.x < 5:\n    raise ValueError\nx = 9\n")
+    captured = capture(a_failing_module, "eager")
+    assert [captured() for _ in range(3)] == ["failed"] * 3
+    sys.modules["things_plain"].x = 5
+    assert captured() == a_failing_module() == 9

@@ -7,6 +7,7 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, cast
 
+from opmill_fake_tensors.passing import interrupting
 from opmill_guards.guard import Absent, Is
 from opmill_guards.source import Pinned
 
@@ -19,6 +20,7 @@ from ...values.functions import CellValue
 from ...values.mapping import DictValue
 from ...values.sequence import TupleValue
 from ...values.warned import called_at_capture
+from ..missing_modules import absolute, stays_missing
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -320,6 +322,9 @@ def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
             if not given_by_package(vm, found, name):
                 __import__(ins.argval, globals_, None, (name,), level.constant())
     except Exception as exc:
+        full = absolute(ins.argval, level.constant(), globals_)
+        if full is not None and interrupting(exc) is None:
+            stays_missing(vm, full, exc)
         vm.throw_real(exc)
     frame.push(found)
 
@@ -344,6 +349,8 @@ def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
         full = f"{module.constant().__name__}.{name}"
         if full not in sys.modules:
             vm.guard(Absent(Pinned(sys.modules, "sys.modules"), full))
+            if hasattr(module.constant(), "__path__"):
+                stays_missing(vm, full)
             refuse_import(vm, module.constant(), name)
         found = vm.wrap(sys.modules[full])
     frame.push(found)
