@@ -4,7 +4,6 @@ What captures and compiles is imported where that happens: for a graph whose pla
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -18,6 +17,7 @@ import torch
 from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.optional import all_known
 from opmill_fake_tensors.passing import may_pass
+from opmill_fake_tensors.telling import tell
 from opmill_runtime_cache.errors import KernelMissing, PlanInputError, RuntimeCacheError, SizeCheckFailed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
@@ -358,13 +358,13 @@ def _loaded_generators() -> tuple[KernelGenerator, ...]:
         except Exception as e:  # a broken plug-in must not break compiling
             if may_pass(e):
                 raise
-            warnings.warn(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}", GraphWarning, stacklevel=2)
+            tell(GraphWarning(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}"), 2)
     return tuple(found)
 
 
 @lru_cache(None)
 def _warn_mismatch(problem: str) -> None:
-    warnings.warn(f"GI032: a graph runs as torch's own operators for a call\n  why: {problem}", stacklevel=4)
+    tell(UserWarning(f"GI032: a graph runs as torch's own operators for a call\n  why: {problem}"), 4)
 
 
 # ---- whole plans in the store ----------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ is in the store needs none of it."""
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +11,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
+from opmill_fake_tensors.telling import tell
 from opmill_runtime_cache.devices.registry import find
 from opmill_runtime_cache.plan.codec import encode
 from opmill_runtime_cache.plan.model import Plan
@@ -391,7 +391,7 @@ def _as_operators(program: Lowered) -> Schedule:
 
 @lru_cache(None)
 def _warn_operators(problem: str) -> None:
-    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", GraphWarning, stacklevel=4)
+    tell(GraphWarning(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}"), 4)
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
+
+from opmill_fake_tensors.telling import tell
 
 from .backend import compile_graph
 from .errors import GraphError, GraphWarning
@@ -29,4 +30,4 @@ def _first_sentence(error: Exception) -> str:
 
 @lru_cache(None)
 def _warn(problem: str) -> None:
-    warnings.warn(f"GI033: a graph runs uncompiled\n  why: {problem}", GraphWarning, stacklevel=4)
+    tell(GraphWarning(f"GI033: a graph runs uncompiled\n  why: {problem}"), 4)

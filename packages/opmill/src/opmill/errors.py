@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import logging
 import sys
 import warnings
 
@@ -34,8 +35,13 @@ class OpmillWarning(UserWarning, metaclass=abc.ABCMeta):
 
 @functools.cache
 def warn_once(code: str, message: str) -> None:
-    """Shows a numbered ``OpmillWarning`` the first time in this process."""
-    warnings.warn(message if message.startswith(code) else f"{code}: {message}", OpmillWarning, stacklevel=_levels_to_the_program() + 1)
+    """Shows a numbered ``OpmillWarning`` the first time in this process. Filters that make errors of warnings are for the program's own,
+    which would fail compiled where it does not fail as it is: this one is then logged."""
+    warning = OpmillWarning(message if message.startswith(code) else f"{code}: {message}")
+    try:
+        warnings.warn(warning, stacklevel=_levels_to_the_program() + 1)
+    except OpmillWarning:
+        logging.getLogger("opmill.warnings").warning("%s", warning)
 
 
 def _levels_to_the_program() -> int:

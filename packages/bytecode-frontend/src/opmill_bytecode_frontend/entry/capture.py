@@ -8,7 +8,6 @@ import functools
 import inspect
 import logging
 import types
-import warnings
 from typing import TYPE_CHECKING, Any, Callable, Hashable, cast
 
 import torch
@@ -18,6 +17,7 @@ from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.imports import imports
 from opmill_fake_tensors.passing import interrupting, may_pass, out_of_memory
+from opmill_fake_tensors.telling import tell
 from opmill_guards import CompiledFunction, TailCall
 from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorMatch
 from opmill_guards.probe import current_stance
@@ -305,7 +305,7 @@ class Capture:
                     raise exc.with_traceback(None) from None  # the frames in between are opmill's, and the text tells the program's
                 log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
                 if exc.code == "FE093":
-                    warnings.warn(str(exc), CaptureWarning, stacklevel=3)
+                    tell(CaptureWarning(str(exc)), 3)
                 return self._give_up(compiled)
             except Exception as exc:
                 imports.suspect = True
@@ -319,7 +319,7 @@ class Capture:
                 return self._give_up(compiled)
             for fixed, shown in translation.fixed:
                 more = "\n".join([f"  hint: {REFUSALS['FE091']}", *shown])
-                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}\n{more}", CaptureWarning, stacklevel=3)
+                tell(CaptureWarning(f"FE091: a size marked as dynamic is not: {fixed}\n{more}"), 3)
             if context.on_translation is not None:
                 context.on_translation(translation)
             not_for_torch(translation.target.__code__)
@@ -476,12 +476,11 @@ class Capture:
         """Says once that graphs do not depend from now on on what was another text, set or object at each call."""
         source, code = plainly(str(guard.source)), self.fn.__code__
         hint = remedy(guard)
-        warnings.warn(
+        warning = CaptureWarning(
             f"FE067: {self.fn.__qualname__} was compiled {len(compiled.entries)} times, as {source} was another at each call; from now on "
-            f"what depends on it runs between graphs\n  at: {code.co_filename}:{code.co_firstlineno}\n  hint: {hint}",
-            CaptureWarning,
-            stacklevel=5,
+            f"what depends on it runs between graphs\n  at: {code.co_filename}:{code.co_firstlineno}\n  hint: {hint}"
         )
+        tell(warning, 5)
 
     def _limit(self, compiled: CompiledFunction, kinds: tuple[Hashable, ...], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         everything = len(compiled.entries) >= MOST_KINDS * self.context.options.recompile_limit
@@ -498,7 +497,7 @@ class Capture:
             *(f"  last reason: {plainly(str(reason))}" for reason in reasons),
             f"  hint: {hint}",
         ]
-        warnings.warn("\n".join(lines), CaptureWarning, stacklevel=4)
+        tell(CaptureWarning("\n".join(lines)), 4)
 
 
 skip(Capture.on_miss.__code__)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from opmill_fake_tensors.telling import tell
 from opmill_runtime_cache.errors import RuntimeCacheError
 from opmill_runtime_cache.plan.model import Call, Plan
 
@@ -53,7 +53,7 @@ class Watch:
 
     def __init__(self, limit: float, warn: Callable[[str], object] | None = None) -> None:
         self.limit = limit
-        self._warn = warn or (lambda text: warnings.warn(text, GraphWarning, stacklevel=2))
+        self._warn = warn or (lambda text: tell(GraphWarning(text), 2))
         self._state = threading.Condition()
         self._running: dict[int, tuple[str, float]] = {}
         self._thread: threading.Thread | None = None

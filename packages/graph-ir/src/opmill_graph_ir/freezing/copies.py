@@ -7,13 +7,13 @@ there are too many of them. It holds no parameter, but the memory of each: no ot
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from opmill_fake_tensors.telling import tell
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.executor.native import bind
@@ -111,11 +111,10 @@ class FrozenCopies:
         self._wasted = 0
         self._instead = self._unfrozen(inputs)
         if self._instead is not None:
-            warnings.warn(
-                "GI034: a graph runs unfrozen\n  why: its weights changed between calls, time and again\n  hint: thaw it once they stay",
-                GraphWarning,
-                stacklevel=4,
+            warning = GraphWarning(
+                "GI034: a graph runs unfrozen\n  why: its weights changed between calls, time and again\n  hint: thaw it once they stay"
             )
+            tell(warning, 4)
 
 
 def _forgetting(owner: weakref.ref[FrozenCopies], token: int) -> Callable[[Any], None]:
