@@ -84,7 +84,29 @@ def shared_by_threads(x, state):
     return x
 
 
-CASES = [assigned, counted, deleted, missing, nothing_to_delete, listed, of_its_class, shared_by_threads]
+def through_its_dictionary(x, state):
+    state.__dict__.setdefault("found", []).append(x.shape[0])
+    state.__dict__["other"] = 1
+    vars(state)["third"] = len(state.found)
+    return x * len(state.__dict__), sorted(vars(state)), state.third + state.other
+
+
+def read_from_its_dictionary(x, state):
+    return x * 2, state.__dict__.get("found"), "level" in state.__dict__, list(vars(state).items())
+
+
+CASES = [
+    through_its_dictionary,
+    read_from_its_dictionary,
+    assigned,
+    counted,
+    deleted,
+    missing,
+    nothing_to_delete,
+    listed,
+    of_its_class,
+    shared_by_threads,
+]
 
 
 def in_threads(f, make):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opmill_guards.source import Attr, Item
 
 from .base import Lazy, Value
 from .constant import ConstantValue
 from .mapping import DictValue
 from .objects import ObjectValue
+
+if TYPE_CHECKING:
+    from .base import Machine
 
 
 class ThreadLocalValue(ObjectValue):
@@ -16,6 +21,13 @@ class ThreadLocalValue(ObjectValue):
 
     def has_dict(self) -> bool:
         return True
+
+    def shows_dict(self) -> bool:
+        """Its class gives it for the name, whatever else has that name."""
+        return True
+
+    def own_dict(self, vm: Machine) -> DictValue:
+        return self.attrs
 
     @property
     def attrs(self) -> DictValue:
