@@ -131,8 +131,8 @@ class Program:
 
     @property
     def given_cells(self) -> list[str]:
-        """Free variables whose cells are arguments: those of a resume function of a function made in captured code, which has no closure yet.
-        The function begins by putting them in the place of its closure's. All of them, where no closure is copied."""
+        """Free variables whose cells are arguments: those of a resume function of a function made in captured code, which has no closure
+        yet. The function begins by putting them in the place of its closure's. All of them, where no closure is copied."""
         begins = next((i for i, each in enumerate(self.instructions) if each.opname == "RESUME"), len(self.instructions))
         prologue = self.instructions[:begins]
         stored = {each.argval for each in prologue if each.opname == STORE_CLOSURE}
