@@ -132,8 +132,7 @@ class Interpreter(Operators, Assumptions):
         """What they give in calls that are made before the graph, ..."""
         self.expected = Expected()
         """... and what is assumed of it."""
-        self.asked_breaks_off = False
-        """Whether ``graph_break`` means nothing."""
+        self.asked_breaks_off = False  # whether ``graph_break`` means nothing
         self.error_on_break: list[bool] = []
         """What the blocks of ``error_on_graph_break`` say that captured code is in."""
         self.inlined: frozenset[object] = frozenset()  # functions with caches whose calls are read as if there were no cache
