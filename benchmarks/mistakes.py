@@ -195,7 +195,7 @@ is **short** (at most {long} lines). *Worse* is whoever lacks a property that th
 length count; what opmill captures without a word, where the other ends a graph, counts as better.
 
 Of {count} programs opmill is better at {better}, the same at {same}, worse at {worse}; at {there} torch.compile captures without a word what ends a graph of
-opmill's (random arrays of NumPy it draws from torch's generator instead, so that they are other numbers than NumPy's).
+opmill's.
 """
 
 

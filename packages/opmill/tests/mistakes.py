@@ -249,12 +249,12 @@ def numpy_objects(compile: Compile) -> Any:
     return compile(f)(X)
 
 
-@mistake("NumPy: an array is shuffled", "break")
-def numpy_shuffled(compile: Compile) -> Any:
+@mistake("NumPy: a distribution that torch draws otherwise", "break")
+def numpy_distribution(compile: Compile) -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
-        order = np.arange(3)
-        np.random.shuffle(order)  # here
-        return x[torch.from_numpy(order)]
+        mean = np.zeros(4)
+        noise = np.random.multivariate_normal(mean, np.eye(4))  # here
+        return x + torch.from_numpy(noise)
 
     return compile(f)(X)
 
