@@ -24,6 +24,11 @@ NAMES: tuple[Row, ...] = (
         "optimizers that group tensors by device and type end the graph", "torch._C._group_tensors_by_device_and_dtype torch._foreach_add_"
     ),
     *rows("functions of lists of tensors cannot be captured", "torch._foreach_neg torch._foreach_neg_", required=True),
+    *rows("products of lists of tensors with numbers that change are rounded otherwise in half precision", "torch._foreach_mul_"),
+    *rows(
+        "captures that a signal interrupts leave a mode of torch's on",
+        "torch._C._pop_torch_dispatch_stack torch._C._pop_torch_function_stack",
+    ),
     *rows("slopes that change from call to call are a capture each", "torch._C._nn.leaky_relu torch._C._nn.elu"),
     *rows("bounds that change from call to call are a capture each", "torch._C._nn.hardtanh"),
     # --- operators, and running them on fakes ---
