@@ -19,6 +19,12 @@ nest i<8
 """
 
 
+def crossed(kernel: str) -> list[str]:
+    """What the only nest of a kernel reads that other points of it write."""
+    [nest] = parse(kernel).nests
+    return list(crossings(nest))
+
+
 @pytest.mark.parametrize(
     "read, last, legal",
     [
@@ -35,8 +41,7 @@ nest i<8
     ],
 )
 def test_a_point_reads_its_own_row_alone(read: str, last: int, legal: bool) -> None:
-    [nest] = parse(NEST.format(read=read, last=last)).nests
-    found = list(crossings(nest))
+    found = crossed(NEST.format(read=read, last=last))
     assert not found if legal else found
 
 
@@ -52,8 +57,7 @@ def test_a_point_reads_its_own_row_alone(read: str, last: int, legal: bool) -> N
 )
 def test_a_mask_says_where_a_read_begins_and_ends(mask: str, read: str, legal: bool) -> None:
     masked = NEST.replace("t[{read}]", "t.where({mask}, {read}, float32(0.0))").replace("set out[264*i + j]", "set out[264*i]")
-    [nest] = parse(masked.format(mask=mask, read=read, last=528)).nests
-    found = list(crossings(nest))
+    found = crossed(masked.format(mask=mask, read=read, last=528))
     assert not found if legal else found
 
 
@@ -83,8 +87,7 @@ nest i<4
     ],
 )
 def test_a_diagonal_of_columns_is_read_where_the_column_is_whatever_row_is_written(read: str, legal: bool) -> None:
-    [nest] = parse(COLUMNS.format(read=read)).nests
-    found = list(crossings(nest))
+    found = crossed(COLUMNS.format(read=read))
     assert not found if legal else found
 
 
@@ -112,8 +115,7 @@ nest i<33 k<8
     ],
 )
 def test_a_mask_says_which_axes_are_equal(mask: str, read: str, legal: bool) -> None:
-    [nest] = parse(SQUARE.format(mask=mask, read=read)).nests
-    found = list(crossings(nest))
+    found = crossed(SQUARE.format(mask=mask, read=read))
     assert not found if legal else found
 
 
@@ -140,8 +142,7 @@ nest i<33
     ],
 )
 def test_a_row_may_be_written_piece_by_piece(read: str, legal: bool) -> None:
-    [nest] = parse(PIECES.format(read=read)).nests
-    found = list(crossings(nest))
+    found = crossed(PIECES.format(read=read))
     assert not found if legal else found
 
 
@@ -170,6 +171,5 @@ nest i<7
     ],
 )
 def test_rows_that_an_index_picks_are_read_at_the_point_that_writes_them(read: str, legal: bool) -> None:
-    [nest] = parse(PICKED.format(read=read)).nests
-    found = list(crossings(nest))
+    found = crossed(PICKED.format(read=read))
     assert not found if legal else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,18 +30,24 @@ def reached(fake: torch.Tensor, made: set[int]) -> bool:
     """Whether the history of a tensor leads to others than those that captured code ``made``."""
     if id(fake) in made:
         return False
-    seen, todo = set(), [fake.grad_fn]
-    while todo:
-        step: Any = todo.pop()
-        if step is None or step in seen:
-            continue
-        seen.add(step)
+    for step in history([fake.grad_fn]):
         if not step.next_functions or any(after is None for after, _ in step.next_functions):
             leaf = getattr(step, "variable", None)
             if leaf is not None and id(leaf) not in made:
                 return True
-        todo += [after for after, _ in step.next_functions]
     return False
 
 
-__all__ = ["as_given", "is_leaf", "reached"]
+def history(steps: Sequence[Any]) -> Iterator[Any]:
+    """What autograd has recorded behind these steps, and they themselves: each once, the first with all that is behind it before the
+    next."""
+    seen, todo = set(), [*reversed(steps)]
+    while todo:
+        step = todo.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            yield step
+            todo += [after for after, _ in reversed(step.next_functions)]
+
+
+__all__ = ["as_given", "history", "is_leaf", "reached"]

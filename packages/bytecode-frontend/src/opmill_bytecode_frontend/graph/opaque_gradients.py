@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,12 +12,13 @@ from opmill_fake_tensors.errors import FakeTensorError
 
 from ..values.base import Machine
 from .questions import is_the_programs, name_of
+from .said import tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: Iterable[object], result: object) -> None:
+def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: Sequence[object], result: object) -> None:
     """Ends the graph (FE045) before a call whose backward cannot be one. Autograd runs Python of the program there: it is run on fakes
     once, with nothing written down, as a backend would do; a backend that fails in it could compile none of the graph. Where no graph may
     end, the backend has to see."""
@@ -26,7 +27,7 @@ def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: I
     if not is_the_programs(str(function).replace(".", "::", 1)):
         return
     sources = [t for t in tensors(given) if t.requires_grad]
-    made = [t for t in tensors(result) if sources and isinstance(t.grad_fn, BackwardCFunction)]
+    made = [t for t in tensors([result]) if sources and isinstance(t.grad_fn, BackwardCFunction)]
     if not made:
         return
     try:
@@ -36,17 +37,6 @@ def demand_gradients(recorder: Recorder, vm: Machine, function: object, given: I
         vm.unsupported("FE045", f"the gradient of {name_of(function)}", str(error).partition(": ")[2])
     except Exception:  # the program's own, which is raised where its backward runs
         return
-
-
-def tensors(value: object) -> Iterator[torch.Tensor]:
-    """The tensors in a result, or among arguments."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors(tuple(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors(item)
 
 
 __all__ = ["demand_gradients"]

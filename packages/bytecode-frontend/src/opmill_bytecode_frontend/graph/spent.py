@@ -3,9 +3,9 @@ again."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+
+from .leaves import history
 
 MESSAGE = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
@@ -36,15 +36,7 @@ def is_spent(fake: torch.Tensor) -> bool:
     """Whether autograd refuses to go through the history of a tensor, which it has gone through before."""
     if not fake.requires_grad or fake.grad_fn is None:
         return False
-    leaves, seen, todo = [], set(), [fake.grad_fn]
-    while todo:
-        step: Any = todo.pop()
-        if step is None or step in seen:
-            continue
-        seen.add(step)
-        if (leaf := getattr(step, "variable", None)) is not None:
-            leaves.append(leaf)
-        todo += [after for after, _ in step.next_functions]
+    leaves = [step.variable for step in history([fake.grad_fn]) if getattr(step, "variable", None) is not None]
     try:
         torch.autograd.grad(fake, leaves, torch.empty_like(fake), retain_graph=True, allow_unused=True)
     except RuntimeError as exc:

@@ -253,8 +253,8 @@ class ObjectValue(Value):
 
     def shows_dict(self) -> bool:
         """Whether ``__dict__`` is the instance dictionary: a class written in Python may have a property of that name."""
-        owner, shown = find_in_mro(self.cls.__mro__, "__dict__")
-        return self.has_dict() and (owner is None or type(shown) in (types.GetSetDescriptorType, types.MemberDescriptorType))
+        shown = find_in_mro(self.cls.__mro__, "__dict__")[1]
+        return self.has_dict() and type(shown) in (types.GetSetDescriptorType, types.MemberDescriptorType)
 
     def share(self, table: DictValue) -> None:
         """The instance dictionary is this one."""

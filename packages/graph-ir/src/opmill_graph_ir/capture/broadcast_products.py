@@ -8,7 +8,6 @@ terms are not rounded.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ import torch
 
 from opmill_runtime_cache.devices.registry import traits_of
 
-from .graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from .graph import AtenGraph, Meta, Node, Value
 from .log_softmax import Steps
 
 aten = torch.ops.aten
@@ -29,9 +28,7 @@ _FLOATING = ("float32", "float64", "bfloat16", "float16")
 
 def as_products(graph: AtenGraph) -> None:
     """Rewrites sums over products of two values, each of which has a dimension that the other has not."""
-    uses = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
-    uses.update([*(o.value for o in graph.outputs if isinstance(o, OutputTensor)), *graph.mutations.values()])
-    makers = graph.makers()
+    makers, uses = graph.makers(), graph.readers()
     nodes: list[Node] = []
     dropped: set[int] = set()
     for node in graph.nodes:

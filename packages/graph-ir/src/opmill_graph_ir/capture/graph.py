@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,6 +131,13 @@ class AtenGraph:
     def makers(self) -> dict[str, Node]:
         """The operator that gives each value."""
         return {name: node for node in self.nodes for name in node.results if name is not None}
+
+    def readers(self) -> Counter[str]:
+        """How often each value is read: by operators, as an output and as what is written to an input."""
+        found = Counter(v.name for node in self.nodes for v in values_in((node.args, node.kwargs)))
+        found.update(out.value for out in self.outputs if isinstance(out, OutputTensor))
+        found.update(self.mutations.values())
+        return found
 
     def origins(self) -> dict[str, str]:
         """Where in the program each value is computed: the origin of its operator. Inputs have none."""

@@ -3,7 +3,6 @@ itself. Rounding them first and widening them afterwards is less exact, and goes
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import torch
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.ir import HALF
-from .graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from .graph import AtenGraph, Meta, Node, OutputTensor, Value
 
 aten = torch.ops.aten
 _WIDE = "float32"
@@ -20,10 +19,8 @@ _WIDE = "float32"
 
 def widen_products(graph: AtenGraph) -> None:
     """Rewrites such products on devices with matrix units, which add up in float32."""
-    makers = graph.makers()
+    makers, uses = graph.makers(), graph.readers()
     outputs = {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
-    uses = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
-    uses.update([*outputs, *graph.mutations.values()])
     instead: dict[int, Node] = {}
     dropped: set[int] = set()
     for node in graph.nodes:

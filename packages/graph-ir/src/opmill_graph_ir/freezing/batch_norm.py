@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from ..capture.graph import AtenGraph, Meta, Node, Value
 from .constant import Constant
 from .made import Maker, rows
 
@@ -29,10 +29,7 @@ _PLACES: dict[str, tuple[int, ...]] = {
 
 def fold_batch_norms(graph: AtenGraph, constant: Constant) -> None:
     """Rewrites each norm that is the only reader of a convolution with constant weights."""
-    makers = graph.makers()
-    readers = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
-    readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
-    readers.update(graph.mutations.values())
+    makers, readers = graph.makers(), graph.readers()
     instead: dict[int, list[Node]] = {}
     for norm in graph.nodes:
         conv = _behind(graph, norm, makers, readers, constant)

@@ -7,14 +7,13 @@ again beside the one that is there. With more rows the operator is worth it, as 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 
 import torch
 
 from opmill_runtime_cache.devices.registry import traits_of
 
-from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
+from ..capture.graph import AtenGraph, Meta, Node, Value, values_in
 from ..loops.ir import HALF
 from ..ops.records import record_of
 
@@ -27,10 +26,7 @@ _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2)}
 
 def dequantized(graph: AtenGraph) -> Mapping[str, bool]:
     """The results of such products, as ``lower`` takes them: each is to compute its operand."""
-    makers = graph.makers()
-    readers = Counter(v.name for node in graph.nodes for v in values_in((node.args, node.kwargs)))
-    readers.update(out.value for out in graph.outputs if isinstance(out, OutputTensor))
-    readers.update(graph.mutations.values())
+    makers, readers = graph.makers(), graph.readers()
     found = {}
     for node in graph.nodes:
         places = _OPERANDS.get(node.func.name())

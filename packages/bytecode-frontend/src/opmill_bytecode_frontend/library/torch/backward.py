@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
@@ -14,6 +14,7 @@ from opmill_guards.guard import Is
 from opmill_guards.source import Attr
 
 from ...effects.backwards import settled
+from ...graph.leaves import history
 from ...graph.spent import MESSAGE, is_spent
 from ...graph.versions import memory
 from ...values.base import Value
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 
 NONE = ConstantValue(None)
-HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+OF_GRADIENTS: dict[str, object] = {"_backward_hooks": torch.Tensor.register_hook}
+HOOKS = {**OF_GRADIENTS, "_post_accumulate_grad_hooks": torch.Tensor.register_post_accumulate_grad_hook}
+"""Where a tensor keeps its hooks -> the method that puts them there."""
+LISTENED = "there are hooks on a tensor that it leads to"
 
 
 @handles(torch.Tensor.backward)
@@ -109,14 +113,10 @@ def refuse(vm: Interpreter, why: str) -> NoReturn:
 
 def met(vm: Interpreter, outputs: list[Any], seen: set[object]) -> Iterator[TensorValue]:
     """The leaves that the history of ``outputs`` leads to. ``seen``: gets its steps."""
-    todo = [output.fake.grad_fn for output in reversed(outputs)]
     for output in outputs:
         if output.fake.requires_grad and output.fake.grad_fn is None:
             yield output
-    while todo:
-        step = todo.pop()
-        if step is None or step in seen:
-            continue
+    for step in history([output.fake.grad_fn for output in outputs]):
         seen.add(step)
         leaf = getattr(step, "variable", None)
         if leaf is not None:
@@ -124,7 +124,6 @@ def met(vm: Interpreter, outputs: list[Any], seen: set[object]) -> Iterator[Tens
             if value is None:
                 refuse(vm, "it leads to a tensor that is not known")
             yield value
-        todo += [after for after, _ in reversed(step.next_functions)]
 
 
 def wanted(vm: Interpreter, leaf: TensorValue, inputs: Value) -> bool:
@@ -133,18 +132,20 @@ def wanted(vm: Interpreter, leaf: TensorValue, inputs: Value) -> bool:
         chosen = vm.unpack(inputs) if isinstance(inputs, SequenceValue) else [inputs]
         if not any(each is leaf for each in chosen):
             return False
-    for name in HOOKS if leaf.obj is not None else ():
-        if getattr(leaf.obj, name):
-            refuse(vm, "there are hooks on a tensor that it leads to")
-        vm.guard(Is(Attr(leaf.source, name), getattr(leaf.obj, name)))
-    if any(call[0] in LISTENING and call[1][0] is leaf for call in vm.effects.calls):
-        refuse(vm, "there are hooks on a tensor that it leads to")
+    if is_listened_to(vm, leaf, HOOKS):
+        refuse(vm, LISTENED)
     if type(leaf.fake) is not FakeTensor or any(type(n) is not int for n in leaf.fake.shape):
         refuse(vm, "it leads to a tensor of another class, or of sizes that vary")
     return True
 
 
-LISTENING = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+def is_listened_to(vm: Interpreter, leaf: TensorValue, hooks: Mapping[str, object]) -> bool:
+    """Whether there are such hooks on a leaf, put before the call or in it; assumed where there are none from before."""
+    for name in hooks if leaf.obj is not None else ():
+        if getattr(leaf.obj, name):
+            return True
+        vm.guard(Is(Attr(leaf.source, name), getattr(leaf.obj, name)))
+    return any(call[0] in hooks.values() and call[1][0] is leaf for call in vm.effects.calls)
 
 
 def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken: set[int], own_memory: bool) -> None:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch._C import _functorch
 
-from opmill_guards.guard import Is
-from opmill_guards.source import Attr
-
 from ...effects.backwards import settled
+from ...graph.leaves import history
 from ...values.base import Value
 from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import named
+from .backward import LISTENED, OF_GRADIENTS, is_listened_to
 from .retaining import retained
 from .transforms import leaves, recorded_here, wrapped
 
@@ -46,26 +45,10 @@ def listed(vm: Interpreter, values: Value) -> list[Value]:
 def refuse_listeners(vm: Interpreter, outputs: list[Value], inputs: list[Value]) -> None:
     """Ends the graph (FE033) where autograd would tell others of a gradient: hooks on what it is asked for, put before the call or in it,
     and tensors on the way that keep theirs. In the graph, nobody is."""
-    for leaf in inputs:
-        if not isinstance(leaf, TensorValue) or leaf.obj is None:
-            continue
-        if leaf.obj._backward_hooks or any(call[0] is torch.Tensor.register_hook and call[1][0] is leaf for call in vm.effects.calls):
-            vm.unsupported("FE033", "torch.autograd.grad", "there are hooks on a tensor that it leads to")
-        if leaf.source is not None:
-            vm.guard(Is(Attr(leaf.source, "_backward_hooks"), leaf.obj._backward_hooks))
-    if retained(vm, behind([each.fake.grad_fn for each in outputs if isinstance(each, TensorValue)])):
+    if any(isinstance(leaf, TensorValue) and leaf.obj is not None and is_listened_to(vm, leaf, OF_GRADIENTS) for leaf in inputs):
+        vm.unsupported("FE033", "torch.autograd.grad", LISTENED)
+    if retained(vm, set(history([each.fake.grad_fn for each in outputs if isinstance(each, TensorValue)]))):
         vm.unsupported("FE033", "torch.autograd.grad", "it leads through a tensor whose own gradient is to be kept")
-
-
-def behind(todo: list[torch.autograd.graph.Node | None]) -> set[object]:
-    """All steps of autograd that lie behind these, and they themselves."""
-    seen = set[object]()
-    while todo:
-        step = todo.pop()
-        if step is not None and step not in seen:
-            seen.add(step)
-            todo += [after for after, _ in step.next_functions]
-    return seen
 
 
 __all__ = ["derivative"]
