@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmill_graph_ir.loops.cases import cases
+from opmill_graph_ir.loops.text import parse
 from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.planning import products
 from opmill_kernel_gen_triton.budget import DEFAULT, smaller
 from opmill_kernel_gen_triton.debug import InterpretedKernels, as_for_gpu, disagreement
-from opmill_kernel_gen_triton.dots.shape import SHAPES
+from opmill_kernel_gen_triton.dots.match import dot_of
+from opmill_kernel_gen_triton.dots.shape import OF_FLOATS, SHAPES
 from opmill_kernel_gen_triton.kernel import kernel_text
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
@@ -115,11 +117,55 @@ def test_float32_stays_with_torch() -> None:
     assert steps(compiled(lambda x, w: [(x @ w).relu()], [x, w])[1])[1] == ["aten::mm.out"]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_shape_is_right(shape) -> None:
-    for name in ("product_ragged_bfloat16_turned", "product_batched_float16_plain"):
-        case = next(c for c in cases() if c.name == name)
-        assert disagreement(case, budget=replace(DEFAULT, dot=shape)) is None
+PRODUCTS = {c.name: c for c in cases() if c.name.startswith("product_")}
+
+
+@pytest.mark.parametrize("name", [n for n in PRODUCTS if "float32" in n or "symbolic" in n])
+@pytest.mark.parametrize("precise", [False, True])
+def test_products_of_float32_are_tiles_too(name: str, precise: bool) -> None:
+    case = PRODUCTS[name]
+    [[(*_, narrow), *_]] = [kernel_text(case.kernel, DEFAULT, precise).functions]
+    assert "tl.dot(" in narrow.text
+    assert (f'input_precision="{"ieee" if precise else "tf32x3"}"' in narrow.text) is ("float32" in name)
+    assert disagreement(case) is None and disagreement(case, wide=True) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        *((s, ("product_ragged_bfloat16_turned", "product_batched_float16_plain")) for s in SHAPES),
+        *((s, ("product_ragged_float32_plain", "product_innermost_batch_float32")) for s in OF_FLOATS),
+    ],
+    ids=str,
+)
+def test_every_shape_is_right(shape, names) -> None:
+    assert [disagreement(PRODUCTS[name], budget=replace(DEFAULT, dot=shape)) for name in names] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "tiled"),
+    [
+        (64, 64, 64, True),
+        (16, 16, 16, True),
+        (8, 64, 64, False),  # half of the rows would be filled up
+        (64, 8, 64, False),
+        (64, 64, 8, False),
+        (64, 64, 100_000, False),  # terms are split over programs
+        (1024, 1024, 100_000, True),
+    ],
+)
+def test_sums_of_products_of_float32_are_tiles_where_these_are_full_and_many(rows: int, columns: int, depth: int, tiled: bool) -> None:
+    [nest] = parse(f"""kernel k()
+  in a: float32[{rows * depth}]
+  in b: float32[{columns * depth}]
+  out y: float32[{rows * columns}]
+nest i<{rows} j<{columns}
+  phase k<{depth}
+    sum s: float32 = mul(a[{depth}*i + k], exp(b[{depth}*j + k]))
+  phase
+    set y[{columns}*i + j] = s
+""").nests
+    assert (dot_of(nest, {}) is not None) is tiled
 
 
 def test_nan_and_infinity_beyond_the_edge_reach_nothing() -> None:

@@ -127,6 +127,15 @@ PASSES = (
         without="",
     ),
     Step(
+        "invariant sums",
+        "loop program",
+        "loop program",
+        "sums that do not vary along an axis are taken once",
+        "schedule.invariant:take_once",
+        on="program",
+        without="",
+    ),
+    Step(
         "vectors",
         "loop program",
         "loop program",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opmill_graph_ir.schedule.product import is_product, reads_again
+from opmill_graph_ir.schedule.product import is_product, is_tiled, reads_again
 from opmill_graph_ir.schedule.text import parse_program
 
 HEAD = """
@@ -62,3 +62,23 @@ loop b<4 i<{rows} over l<32
 return y"""
     found = parse_program(text).loop(0)
     assert reads_again(found, "w") is again and not reads_again(found, "x")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", True),
+        ("w[l, j]", "exp(w[l, j])", True),
+        ("w[l, j]", "float32.at(j + l)", True),  # a value of the place
+        ("j<48", "j<8", False),  # half of the columns would be filled up
+        ("l<32", "l<8", False),
+        ("w[l, j]", "x[i, l]", False),  # no columns
+        ("i<64 j<48", "i<64 j<48 h<8", False),  # the same sum again and again
+        ("sum s", "max s", False),
+        (" on cuda:0", "", False),
+    ],
+)
+def test_units_for_matrices_take_computed_values_of_float32(old, new, found):
+    text = HEAD.format("float32").replace("[64, 48]", "[64, 48] on cuda:0") + MATRICES.format("x[i, l]", "w[l, j]") + "\nreturn y, z"
+    program = parse_program(text.replace(old, new) if old else text)
+    assert is_tiled(program.loop(0), program) is found

@@ -21,7 +21,7 @@ from opmill_runtime_cache.plan.launch import LaunchData
 
 from .attention.shape import OTHERS
 from .budget import Budget
-from .dots.shape import SHAPES
+from .dots.shape import OF_FLOATS, SHAPES
 from .tiling import UNKNOWN
 
 GAIN = 0.97
@@ -52,7 +52,10 @@ def variants(budget: Budget) -> list[Budget]:
         {"resident": budget.resident // 2},
         {"resident": budget.resident * 2},
     )
-    return [replace(budget, **change) for change in (*changes, *({"dot": shape} for shape in SHAPES), *({"attention": a} for a in OTHERS))]
+    return [
+        replace(budget, **change)
+        for change in (*changes, *({"dot": shape} for shape in (*SHAPES, *OF_FLOATS)), *({"attention": a} for a in OTHERS))
+    ]
 
 
 def fastest(kernel: LoopKernel, ways: Sequence[tuple[LaunchData, bytes]], device: torch.device) -> int:

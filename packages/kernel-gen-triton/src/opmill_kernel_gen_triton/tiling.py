@@ -238,7 +238,7 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     else:
         looped = not known or whole > 32
         half = _widest(nest) <= 2
-        if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // 16 and (x := _beside(nest, budget)):
+        if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // 16 and (x := _beside(nest, rows, budget)):
             return Tiling((nest.axes,), (("x", x), ("r", whole)), False, 8, rows // x)
         if known and half and (x := _columns_of_matrix(nest, budget)):
             r = min(_ACROSS // x, whole)
@@ -322,10 +322,10 @@ def _columns_of_matrix(nest: Nest, budget: Budget) -> int:
     return 2 * _FEWEST if columns >= 2 * _FEWEST * budget.processors else _FEWEST
 
 
-def _beside(nest: Nest, budget: Budget) -> int:
+def _beside(nest: Nest, rows: int, budget: Budget) -> int:
     """How many neighbours a program sums with the weights that they share: whole sectors of half precision, and as many as leave every
     second multiprocessor a program; 0 where rows are none of these."""
-    rows, length = walk.points(nest.axes, {}), nest.axes[-1].extent.constant or 1
+    length = nest.axes[-1].extent.constant or 1
     fits = (x for x in (4 * _FEWEST, 2 * _FEWEST, _FEWEST) if length % x == 0 and (x == _FEWEST or 2 * rows >= x * budget.processors))
     return next(fits, 0)
 

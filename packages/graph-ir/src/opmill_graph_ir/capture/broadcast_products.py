@@ -63,8 +63,8 @@ def _product(graph: AtenGraph, terms: Node, node: Node) -> list[Node]:
     known = all(type(n) is int for m in (whole, made, *operands) for n in (*m.sizes, *m.strides))
     if not (alike and known) or whole.dtype not in _FLOATING:
         return []
-    if whole.dtype == "float32" and traits_of(whole.device).matrix_units:  # which may round what they multiply
-        return []
+    if whole.dtype == "float32" and traits_of(whole.device).matrix_units:
+        return []  # the library may round what it multiplies; generators make tiles of the loop
     found = _dimensions(whole, operands, node.args[1])
     if found is None or not _pays(whole, found) or not _is_laid_out(made):
         return []

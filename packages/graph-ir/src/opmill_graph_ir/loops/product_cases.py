@@ -1,4 +1,4 @@
-"""Kernels of matrix products in half precision, as fusion writes them: for the recognisers of kernel generators."""
+"""Kernels of matrix products in half precision and float32, as fusion writes them: for the recognisers of kernel generators."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .ir import Axis, Buffer, Const, Expr, Load, LoopKernel, Nest, Phase, Reduct
 from .walk import inside
 
 HALVES = ("bfloat16", "float16")
+_FLOATS = (*HALVES, "float32")
 
 
 _PRODUCTS: dict[str, tuple[tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]] = {
@@ -26,8 +27,8 @@ _PRODUCTS: dict[str, tuple[tuple[int, ...], int, tuple[int, ...], tuple[int, ...
 
 
 def products() -> Iterator[Case]:
-    """Matrix products of half precision, whichever way the operands lie, and what is done to their results point by point."""
-    for (name, (batch, m, ns, ks)), dtype, turned in itertools.product(_PRODUCTS.items(), HALVES, (False, True)):
+    """Matrix products, whichever way the operands lie, and what is done to their results point by point."""
+    for (name, (batch, m, ns, ks)), dtype, turned in itertools.product(_PRODUCTS.items(), _FLOATS, (False, True)):
         z, i = axes(**{f"z{k}": n for k, n in enumerate(batch)}), axes(i=m)
         j, k = (axes(**{f"{c}{n}": e for n, e in enumerate(sizes)}) for c, sizes in (("j", ns), ("k", ks)))
         a, b = ((*z, *i, *k), (*z, *j, *k)) if turned else ((*z, *k, *i), (*z, *k, *j))
@@ -44,15 +45,32 @@ def products() -> Iterator[Case]:
         "bfloat16",
     )
     yield _product_case("product_computed", (*i, *j), k, computed, Load("b", row_major((*j, *k)), "bfloat16"))
-    rows = axes(i="s0")
-    yield _product_case(
-        "product_symbolic",
-        (*rows, *axes(j=48)),
-        axes(k=40),
-        Load("a", index("i") * 40 + "k", "bfloat16"),
-        Load("b", index("j") * 40 + "k", "bfloat16"),
-        ("s0",),
-        (50,),
+    for dtype in ("bfloat16", "float32"):
+        yield from _symbolic(dtype)
+    yield _between_rows_and_columns()
+
+
+def _symbolic(dtype: str) -> Iterator[Case]:
+    """Rows and whole products whose number is not known."""
+    suffix = "" if dtype in HALVES else f"_{dtype}"
+    columns, k = axes(j=48), axes(k=40)
+    row, batch = Load("a", index("i") * 40 + "k", dtype), Load("a", index("z") * 800 + index("i") * 40 + "k", dtype)
+    column = Load("b", index("j") * 40 + "k", dtype)
+    yield _product_case(f"product_symbolic{suffix}", (*axes(i="s0"), *columns), k, row, column, ("s0",), (50,))
+    further = Load("b", index("z") * 1920 + index("j") * 40 + "k", dtype)
+    yield _product_case(f"product_symbolic_batch{suffix}", (*axes(z="s0"), *axes(i=20), *columns), k, batch, further, ("s0",), (3,))
+
+
+def _between_rows_and_columns() -> Case:
+    """Neighbours in memory belong to different products: heads that lie innermost. One operand is computed."""
+    i, j, h, k = axes(i=20), axes(j=40), axes(h=6), axes(k=24)
+    factor = Load("c", row_major((*h, *k)), "float32")
+    return _product_case(
+        "product_innermost_batch_float32",
+        (*i, *j, *h),
+        k,
+        op("mul", Load("a", row_major((*i, *k, *h)), "float32"), factor),
+        cast(Load("b", row_major((*j, *h, *k)), "bfloat16"), "float32"),
     )
 
 
@@ -60,7 +78,7 @@ def _product_case(
     name: str, outer: Sequence[Axis], inner: Sequence[Axis], a: Expr, b: Expr, symbols: tuple[str, ...] = (), sizes: tuple[int, ...] = ()
 ) -> Case:
     """With a bias for each column, something dear, and a second result, in float32 where the operands are not rounded on the way."""
-    value = op("mul", cast(a, "float32"), cast(b, "float32"))
+    value = op("mul", *(x if x.dtype == "float32" else cast(x, "float32") for x in (a, b)))
     extents = {x.name: x.extent for x in (*outer, *inner)}
     last = outer[-1]
     second = "float32" if type(a) is Load else a.dtype

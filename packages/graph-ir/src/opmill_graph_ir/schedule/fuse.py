@@ -23,7 +23,7 @@ from ..overloads import exchanges
 from .effects import gives_views, in_order, may_raise
 from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
-from .product import is_product, reads_again
+from .product import is_product, is_tiled, reads_again
 from .rewrite import Rewriter
 
 _MIN_PARALLEL = 8
@@ -224,7 +224,9 @@ class _Fuser:
         """The number of the group that takes the loop: the last of those that it reads which can."""
         found = sorted(self._candidates(loop), reverse=True)
         if written_back:
-            found = [n for n in found if n not in self.raising.union(self.bound.values()) and not _has_product(self.groups[n])]
+            found = [
+                n for n in found if n not in self.raising.union(self.bound.values()) and not _has_product(self.groups[n], self.program)
+            ]
         return next((n for n in found if self._join(self.groups[n], loop, needs, position)), None)
 
     def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:
@@ -237,8 +239,8 @@ class _Fuser:
         others = needs - {group.number}
         if any(self.groups[n].before >> group.number & 1 for n in others):
             return False
-        matched = None if is_product(loop) else _match(group, loop, self.program)
-        if matched is None or not _keeps_product(group, matched) or not _worthwhile(group, matched, loop, self.program):
+        matched = None if _multiplies(loop, self.program) else _match(group, loop, self.program)
+        if matched is None or not _keeps_product(group, matched, self.program) or not _worthwhile(group, matched, loop, self.program):
             return False
         outer, renamed = matched
         if not _can_sort(outer, [*group.members, renamed]) or not _at_one_point(group, outer, renamed, self.program):
@@ -268,7 +270,9 @@ class _Fuser:
 
     def _merge(self, first: Group, second: Group, *, related: bool = False) -> None:
         """``related``: it is known that they belong together."""
-        if first.before >> second.number & 1 or second.before >> first.number & 1 or _has_product(first) or _has_product(second):
+        if first.before >> second.number & 1 or second.before >> first.number & 1:
+            return
+        if _has_product(first, self.program) or _has_product(second, self.program):
             return
         symbols = _same_domain(first, second) or _outer_domain(first, second)
         if symbols is None:
@@ -367,14 +371,18 @@ def _renamed(loop: Loop, symbols: dict[str, Index], outer: tuple[Axis, ...], pro
     return replace(new, axes=tuple(a for a in outer if a.name in taken) + own)
 
 
-def _has_product(group: Group) -> bool:
-    return any(map(is_product, group.loops))
+def _multiplies(loop: Loop, program: Program) -> bool:
+    return is_product(loop) or is_tiled(loop, program)
 
 
-def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool:
+def _has_product(group: Group, program: Program) -> bool:
+    return any(_multiplies(loop, program) for loop in group.loops)
+
+
+def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop], program: Program) -> bool:
     """What joins a product is done point by point, and raises nothing: no generator takes products apart that do."""
     outer, loop = matched
-    return not _has_product(group) or (not loop.inner and not loop.checks and loop.axes == outer == group.axes)
+    return not _has_product(group, program) or (not loop.inner and not loop.checks and loop.axes == outer == group.axes)
 
 
 def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:

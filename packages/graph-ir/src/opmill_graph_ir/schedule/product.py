@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 
-from ..loops.ir import HALF, Expr, Op
+from opmill_runtime_cache.devices.registry import traits_of
+
+from ..loops.ir import HALF, Expr, IndexValue, Op
 from ..lowered import Read
-from .loop import Loop
-from .rewrite import reads
+from .loop import Loop, Program
+from .rewrite import reads, walk
 
 _OFTEN = 1024
 """Points at which an element of one of several vectors is used, from which on it is not computed at each."""
@@ -31,6 +33,34 @@ def is_product(loop: Loop) -> bool:
     outer, inner = {a.name for a in loop.axes}, {a.name for a in loop.inner}
     named = {s for a in operands for read in reads(a) for i in read.indices for s in i.symbols}
     return outer <= named and all(_recurs(a, outer, inner) for a in operands)
+
+
+_TILE = 16
+"""Rows, columns and terms that units for matrices take at once."""
+
+
+def is_tiled(loop: Loop, program: Program) -> bool:
+    """Whether the loop is a matrix product of float32 values, computed ones too, that is large enough for a device with units for matrices:
+    generators give these tiles, for which a nest has no other sums."""
+    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or loop.lets or loop.checks:
+        return False
+    value = loop.reductions[0].value
+    if type(value) is not Op or value.name != "mul" or value.dtype != "float32":
+        return False
+    if not all(traits_of(program.buffers[w.buffer].device).matrix_units for w in loop.writes):
+        return False
+    first, second = map(symbols_of, value.args)
+    rows = [a for a in loop.axes if a.name in first - second]
+    columns = [a for a in loop.axes if a.name in second - first]
+    every = {a.name for a in loop.inner} <= first & second and {a.name for a in loop.axes} <= first | second
+    return every and all(program.size(tuple(axes)) >= _TILE for axes in (rows, columns, loop.inner))
+
+
+def symbols_of(e: Expr) -> set[str]:
+    """Axes, sizes and lets that the places depend on which ``e`` reads, or is."""
+    parts = list(walk(e))
+    indices = [i for x in parts if isinstance(x, Read) for i in x.indices] + [x.index for x in parts if type(x) is IndexValue]
+    return {s for i in indices for s in i.symbols}
 
 
 def reads_again(loop: Loop, buffer: str) -> bool:

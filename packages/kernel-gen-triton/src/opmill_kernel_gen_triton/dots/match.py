@@ -13,11 +13,18 @@ from ..emit.types import TYPES
 LEAST = 16
 """Rows, columns and depth that a tensor core takes at once. Fewer rows or columns are filled up."""
 
+_TILE = 64
+"""Rows and columns of a tile of float32, about."""
+_PROGRAMS = 64
+"""Tiles that keep half of a large device busy."""
+_SHORT = 2048
+"""Terms of a sum that one program takes in some ten microseconds."""
+
 
 @dataclass(frozen=True)
 class Dot:
-    """``result[batch, rows, columns] = sum over inner of a * b``, of two values of one half precision type: ``a`` does not vary along
-    ``columns``, ``b`` not along ``rows``. The last axis of the nest is a column."""
+    """``result[batch, rows, columns] = sum over inner of a * b``, of two values of one type, ``dtype``, of half precision or float32: ``a``
+    does not vary along ``columns``, ``b`` not along ``rows``."""
 
     batch: tuple[Axis, ...]
     rows: tuple[Axis, ...]
@@ -26,6 +33,10 @@ class Dot:
     a: Expr
     b: Expr
     result: str
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
 
 
 def dot_of(nest: Nest, sizes: Mapping[str, int]) -> Dot | None:
@@ -39,9 +50,17 @@ def dot_of(nest: Nest, sizes: Mapping[str, int]) -> Dot | None:
     if reduction.op != "sum" or reduction.dtype != "float32" or type(value) is not Op or value.name != "mul" or walk.indirect(nest):
         return None
     operands = [half for x in value.args if (half := _half(x)) is not None]
-    if len(operands) < len(value.args) or operands[0].dtype != operands[1].dtype:
-        return None
-    return _arranged(nest, operands, reduction.names[0], sizes)
+    if len(operands) == len(value.args) and operands[0].dtype == operands[1].dtype:
+        return _arranged(nest, operands, reduction.names[0], sizes)
+    found = _arranged(nest, list(value.args), reduction.names[0], sizes)
+    return found if found is not None and _pays(found, sizes) else None
+
+
+def _pays(dot: Dot, sizes: Mapping[str, int]) -> bool:
+    """Whether a product of float32 fills tiles, and has enough of them: sums over many terms are otherwise split over programs."""
+    rows, columns, batch, depth = (walk.points(axes, sizes) for axes in (dot.rows, dot.columns, dot.batch, dot.inner))
+    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
+    return min(rows, columns) >= LEAST and (tiles >= _PROGRAMS or depth <= _SHORT)
 
 
 def _half(e: Expr) -> Expr | None:
@@ -60,14 +79,15 @@ def _arranged(nest: Nest, operands: list[Expr], result: str, sizes: Mapping[str,
         or any(e.buffer in walk.written(nest) for x in operands for e in walk.inside(x) if type(e) is Load)
     ):
         return None
-    if axes[-1].name in used[0]:
+    sides = [a for a in axes if (a.name in used[0]) != (a.name in used[1])]
+    if sides and sides[-1].name in used[0]:
         operands, used = operands[::-1], used[::-1]
     batch = tuple(x for x in axes if x.name in used[0] & used[1])
     rows = tuple(x for x in axes if x.name in used[0] - used[1])
     columns = tuple(x for x in axes if x.name in used[1] - used[0])
-    if len(batch) + len(rows) + len(columns) != len(axes) or axes[-1] not in columns:
+    if len(batch) + len(rows) + len(columns) != len(axes):
         return None
-    if not rows or walk.points(inner, sizes) < LEAST:
+    if not (rows and columns) or walk.points(inner, sizes) < LEAST:
         return None
     return Dot(batch, rows, columns, inner, operands[0], operands[1], result)
 

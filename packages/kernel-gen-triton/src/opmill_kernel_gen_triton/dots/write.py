@@ -39,7 +39,8 @@ def write_loop(body: Body, lines: Lines, dot: Dot, groups: list[Group], depth: i
     lines.add("total = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
     a = _operand(body, lines, loop, dot, dot.a, ("r", "[None, :]"), rows, masked, wide)
     b = _operand(body, lines, loop, dot, dot.b, ("k", "[:, None]"), columns, masked, wide)
-    loop.add(f"total = tl.dot({a.text}, {b.text}, total)")
+    exact = f', input_precision="{"ieee" if body.precise else "tf32x3"}"' if dot.dtype == "float32" else ""
+    loop.add(f"total = tl.dot({a.text}, {b.text}, total{exact})")
     lines.add(f"for start in tl.range(0, {body.space.scalar(extent)}, RBLOCK, num_stages={stages}):")
     lines.lines += loop.lines
     return Text("total", frozenset({"y", "x"}), True)
