@@ -48,6 +48,7 @@ def products() -> Iterator[Case]:
     for dtype in ("bfloat16", "float32"):
         yield from _symbolic(dtype)
     yield _between_rows_and_columns()
+    yield _deep()
 
 
 def _symbolic(dtype: str) -> Iterator[Case]:
@@ -72,6 +73,13 @@ def _between_rows_and_columns() -> Case:
         op("mul", Load("a", row_major((*i, *k, *h)), "float32"), factor),
         cast(Load("b", row_major((*j, *h, *k)), "bfloat16"), "float32"),
     )
+
+
+def _deep() -> Case:
+    """More terms than are added up at once, and a rest."""
+    i, j, k = axes(i=16), axes(j=18), axes(k=1500)
+    a, b = (Load(name, row_major((*x, *k)), "float32") for name, x in (("a", i), ("b", j)))
+    return _product_case("product_parts_float32", (*i, *j), k, a, b)
 
 
 def _product_case(
