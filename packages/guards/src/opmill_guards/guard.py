@@ -20,7 +20,8 @@ class TypeIs(Struct, frozen=True):
 
 
 class Is(Struct, frozen=True, eq=False):
-    """``source is object`` (None, modules, classes, functions, enum members, singletons). Keeps ``object`` alive."""
+    """``source is object`` (None, modules, classes, functions, enum members, singletons). Keeps ``object`` alive, unless that is a
+    `WeakObject`: then the guard fails once the object has died."""
 
     source: Source
     object: Any
@@ -41,8 +42,13 @@ class Length(Struct, frozen=True):
     length: int
 
 
+ANY_KEY: Any = type("AnyKey", (), {"__slots__": (), "__repr__": lambda self: "<any key>"})()
+"""Stands for a key of which other guards say what is assumed: it is found by its position."""
+
+
 class DictKeys(Struct, frozen=True, eq=False):
-    """The dict has exactly these keys in this order (compared by identity, then equality)."""
+    """The dict has exactly these keys in this order (compared by identity, then equality; a `WeakObject` by identity alone;
+    ``ANY_KEY`` stands for any)."""
 
     source: Source
     keys: tuple[Any, ...]

@@ -15,6 +15,8 @@ from collections import deque
 from functools import cache
 from typing import Any
 
+from .weak import WeakObject
+
 _IMPL_BYTES = (176, 184, 192)  # looked at of a TensorImpl, whose size differs among versions: more only where less did not suffice
 _INLINE_DIMS = 5
 _DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13, "meta": 14}
@@ -315,7 +317,7 @@ def configure() -> bool:
     from . import _native
 
     torch = sys.modules.get("torch")
-    objects: dict[str, Any] = {"deque": deque, "object_getattribute": object.__dict__["__getattribute__"]}
+    objects: dict[str, Any] = {"deque": deque, "weak": WeakObject, "object_getattribute": object.__dict__["__getattribute__"]}
     if torch is None or not hasattr(torch, "nn"):
         _native.configure(objects, None, {})
         return False

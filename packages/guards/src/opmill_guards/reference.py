@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import CellType, MappingProxyType
@@ -18,6 +18,7 @@ from .guard import Guard
 from .kinds import kind_of
 from .storage import keys_of
 from .texts import of_error
+from .weak import DEAD, living
 
 Locals = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -32,7 +33,14 @@ def _local(source: s.Local, base: Any, local_values: Locals) -> Any:
 
 
 def _pinned(source: s.Pinned, base: Any, local_values: Locals) -> Any:
-    return source.object
+    return _living(source.held)
+
+
+def _living(held: Any) -> Any:
+    found = living(held)
+    if found is DEAD:
+        raise Unreadable("the object has died")
+    return found
 
 
 def _attr(source: s.Attr, base: Any, local_values: Locals) -> Any:
@@ -44,15 +52,16 @@ def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> A
 
 
 def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
+    key = _living(source.key)
     if isinstance(base, dict):  # not by __getitem__: that asks __missing__, which may change the dictionary
-        if (found := dict.get(base, source.key, _ABSENT)) is _ABSENT:
-            raise KeyError(source.key)
+        if (found := dict.get(base, key, _ABSENT)) is _ABSENT:
+            raise KeyError(key)
         return found
     for builtin in (tuple, list, deque):
         if isinstance(base, builtin):
-            return builtin.__getitem__(base, source.key)  # type: ignore[index]
+            return builtin.__getitem__(base, key)  # type: ignore[index]
     if isinstance(base, MappingProxyType):
-        return base[source.key]
+        return base[key]
     raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple, list or deque")
 
 
@@ -60,6 +69,18 @@ def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:
     if not isinstance(base, (dict, MappingProxyType)) or source.position < 0:
         raise Unreadable(f"{source.base} is not a dict")
     return keys_of(base)[source.position]
+
+
+def value_at(table: Any, position: int) -> Any:
+    """What a dict, or a proxy of one, has for the key at that position, which is not asked for its hash. IndexError where there is none."""
+    kind: Any = next((kind for kind in (OrderedDict, dict) if isinstance(table, kind)), type(table))
+    return list(itertools.islice(kind.values(table), position, position + 1))[0]  # noqa: RUF015
+
+
+def _value_at(source: s.DictValueAt, base: Any, local_values: Locals) -> Any:
+    if not isinstance(base, (dict, MappingProxyType)) or source.position < 0:
+        raise Unreadable(f"{source.base} is not a dict")
+    return value_at(base, source.position)
 
 
 def iterated(iterator: Any) -> Any:
@@ -159,6 +180,7 @@ _READERS: dict[type, Callable[..., Any]] = {
     s.InstanceDict: _instance_dict,
     s.Item: _item,
     s.DictKeyAt: _key_at,
+    s.DictValueAt: _value_at,
     s.Ahead: _ahead,
     s.Iterated: _iterated,
     s.Inside: _inside,

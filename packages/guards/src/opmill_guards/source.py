@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Union, cast
 
 from .texts import short
+from .weak import DEAD, living
 
 CELL = "the cell of "
 """How the texts of cells begin that have a name."""
@@ -43,24 +44,35 @@ class Local:
 
 class Pinned:
     """An object that the guards themselves keep alive, compared by identity. Sound wherever the object is implied by something
-    else that is guarded: the globals of a function whose identity is guarded, the cells of its closure, a class by type."""
+    else that is guarded: the globals of a function whose identity is guarded, the cells of its closure, a class by type.
 
-    __slots__ = ("label", "object")
+    ``mortal``: the program has it, where something else that is guarded says, so that the guards need not keep it (``release.py``)."""
 
-    def __init__(self, object: Any, label: str) -> None:
-        self.object = object
+    __slots__ = ("_hash", "held", "label", "mortal")
+
+    def __init__(self, held: Any, label: str, mortal: bool = False) -> None:
         self.label = label
+        self.held = held
+        self.mortal = mortal
+        self._hash = id(self.object)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pinned) and other.object is self.object
+    def __eq__(self, other: Any) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Pinned) and other.object is self.object is not DEAD
 
     def __hash__(self) -> int:
-        return id(self.object)
+        return self._hash
 
     def __str__(self) -> str:
         return self.label
 
     __repr__ = __str__
+
+    @property
+    def object(self) -> Any:
+        """The object; ``DEAD`` where it is held weakly and has died."""
+        return living(self.held)
 
     @property
     def root(self) -> Root:
@@ -78,6 +90,13 @@ class Step:
         self.root: Root = base.root
         self._text: str | None = None  # what steps from here on begin with
         self._hash: int | None = None  # a key of the program's own may run its code: not before somebody asks
+
+    def at(self, base: Source, part: Any) -> Any:
+        """This step from ``base``; ``part`` says which one."""
+        made = object.__new__(type(self))
+        Step.__init__(made, base, part)
+        made._text = str(self)
+        return made
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -164,6 +183,15 @@ class DictKeyAt(_Positioned):
 
     def __str__(self) -> str:
         return f"list({self.base})[{self.position}]"
+
+
+class DictValueAt(_Positioned):
+    """What a dict has for its ``position``-th key."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"list({self.base}.values())[{self.position}]"
 
 
 class Ahead(Step):
@@ -267,6 +295,7 @@ Source = Union[
     InstanceDict,
     Item,
     DictKeyAt,
+    DictValueAt,
     Ahead,
     Iterated,
     Inside,

@@ -8,6 +8,8 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from .weak import DEAD, WeakObject, living
+
 
 def short(value: Any, limit: int = 120) -> str:
     """What a value is, cut to ``limit`` characters. No code of the program runs for it, which may do more than to tell: of objects whose
@@ -23,6 +25,9 @@ _MOST_ITEMS = 40
 
 def _plainly(value: Any, depth: int) -> str:
     kind = type(value)
+    if kind is WeakObject:
+        found = living(value)
+        return f"<a {value.kind.__qualname__} that has died>" if found is DEAD else _plainly(found, depth)
     if kind in _TELLING:
         return repr(value)
     if issubclass(kind, type):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from .errors import GuardError
 from .guard import Guard, ModuleTree
 from .kinds import kind_of
 from .texts import of_error, short
+from .weak import DEAD, WeakObject, living
 
 if TYPE_CHECKING:
     from . import _native
@@ -27,6 +28,7 @@ _SOURCES = frozenset(
         s.InstanceDict,
         s.Item,
         s.DictKeyAt,
+        s.DictValueAt,
         s.Ahead,
         s.Iterated,
         s.Inside,
@@ -99,11 +101,12 @@ class _Node(Struct, eq=False):
 
 
 _STEPS: dict[type, Callable[[Any], tuple[str, Any, int]]] = {
-    s.Pinned: lambda source: ("pinned", source.object, 0),
+    s.Pinned: lambda source: ("weak" if type(source.held) is WeakObject else "pinned", source.held, 0),
     s.Attr: lambda source: ("attr", source.name, 0),
     s.InstanceDict: lambda source: ("dict", None, 0),
-    s.Item: lambda source: ("item", source.key, 0),
+    s.Item: lambda source: ("item of weak" if type(source.key) is WeakObject else "item", source.key, 0),
     s.DictKeyAt: lambda source: ("key_at", None, source.position),
+    s.DictValueAt: lambda source: ("value_at", None, source.position),
     s.Ahead: lambda source: ("ahead", None, source.distance),
     s.Iterated: lambda source: ("iterated", None, 0),
     s.Inside: lambda source: ("inside", None, source.position),
@@ -233,6 +236,10 @@ class GuardSet:
                 return _failure(guard, local_values)
         return None
 
+    def is_over(self) -> bool:
+        """Whether an object has died that the guards ask for: then they never hold again."""
+        return any(living(each) is DEAD for guard in self.guards for each in _weakly_held(guard))
+
     def __len__(self) -> int:
         return len(self.guards)
 
@@ -241,6 +248,23 @@ class GuardSet:
 
     def __str__(self) -> str:
         return "\n".join(describe(guard) for guard in self.guards)
+
+
+def _weakly_held(part: Any) -> Iterator[WeakObject]:
+    """The weak references in a guard, or in a part of one."""
+    if type(part) is WeakObject:
+        yield part
+    elif type(part) is tuple:
+        for each in part:
+            yield from _weakly_held(each)
+    elif type(part) is s.Pinned:
+        yield from _weakly_held(part.held)
+    elif isinstance(part, s.Step):
+        yield from _weakly_held(part.part)
+        yield from _weakly_held(part.base)
+    elif isinstance(part, Struct) and type(part).__module__.startswith(_OWN):
+        for name in _compared(type(part)):
+            yield from _weakly_held(getattr(part, name))
 
 
 def describe(guard: Guard) -> str:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..guard import Guard, ModuleFacts, ModuleTree, TensorMatch, TypeIs
 from ..source import Source
+from ..weak import living
 from . import tensor_match
 from .coverage import HOOKS, TABLES, Coverage
 from .kind import Builder, Kind, Read
@@ -37,7 +38,7 @@ def _global_hooks() -> tuple[dict[Any, Any], ...]:
 
 
 def _same_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+    return len(a) == len(b) and all(x is living(y) for x, y in zip(a, b))
 
 
 def _hooks(module: Any) -> tuple[tuple[Any, ...], ...]:

@@ -7,11 +7,23 @@ Environment environment;
 
 bool access_by_name(const char* name, Access* result) {
   static constexpr std::pair<const char*, Access> names[] = {
-      {"local", Access::Local},          {"pinned", Access::Pinned}, {"attr", Access::Attr},
-      {"dict", Access::InstanceDict},    {"item", Access::Item},     {"key_at", Access::DictKeyAt},
-      {"type", Access::TypeOf},          {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
-      {"referent", Access::Referent},    {"ahead", Access::Ahead},   {"iterated", Access::Iterated},
-      {"context", Access::ContextValue}, {"inside", Access::Inside},
+      {"local", Access::Local},
+      {"pinned", Access::Pinned},
+      {"attr", Access::Attr},
+      {"dict", Access::InstanceDict},
+      {"item", Access::Item},
+      {"key_at", Access::DictKeyAt},
+      {"type", Access::TypeOf},
+      {"cell", Access::Cell},
+      {"tensor", Access::TensorProperty},
+      {"referent", Access::Referent},
+      {"ahead", Access::Ahead},
+      {"iterated", Access::Iterated},
+      {"context", Access::ContextValue},
+      {"inside", Access::Inside},
+      {"weak", Access::Weak},
+      {"item of weak", Access::ItemOfWeak},
+      {"value_at", Access::DictValueAt},
   };
   for (const auto& [known, access] : names) {
     if (std::strcmp(known, name) == 0) {
@@ -112,7 +124,18 @@ static PyObject* sequence_item(PyObject* const* items, Py_ssize_t size, PyObject
   return index < 0 || index >= size ? nullptr : Py_NewRef(items[index]);
 }
 
+struct MappingProxy {
+  PyObject_HEAD PyObject* mapping;
+};
+
+PyObject* shown_by(PyObject* object) {
+  if (Py_TYPE(object) != &PyDictProxy_Type) { return object; }
+  PyObject* mapping = reinterpret_cast<MappingProxy*>(object)->mapping;
+  return PyDict_CheckExact(mapping) || Py_TYPE(mapping) == &PyODict_Type ? mapping : object;
+}
+
 PyObject* read_item(PyObject* object, PyObject* key) {
+  object = shown_by(object);
   if (PyDict_Check(object)) { return Py_XNewRef(PyDict_GetItemWithError(object, key)); }
   if (PyTuple_Check(object)) { return sequence_item(reinterpret_cast<PyTupleObject*>(object)->ob_item, PyTuple_GET_SIZE(object), key); }
   if (PyList_Check(object)) { return sequence_item(reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object), key); }
@@ -125,7 +148,18 @@ PyObject* read_item(PyObject* object, PyObject* key) {
   return nullptr;
 }
 
+// Borrowed; the key is not asked for its hash.
+static bool entry_at(PyObject* dict, Py_ssize_t position, PyObject** key, PyObject** value) {
+  if (!PyDict_Check(dict)) { return false; }
+  Py_ssize_t cursor = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(dict, &cursor, key, value); ++i) {
+    if (i == position) { return true; }
+  }
+  return false;
+}
+
 PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
+  object = shown_by(object);
   if (PyODict_Check(object)) {  // its order is its own, not that of the dict below
     Ref iterator(PyODict_Type.tp_iter(object));
     Ref key;
@@ -135,13 +169,18 @@ PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
     }
     return key.release();
   }
-  if (!PyDict_Check(object)) { return nullptr; }
   PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t cursor = 0;
-  for (Py_ssize_t i = 0; PyDict_Next(object, &cursor, &key, &value); ++i) {
-    if (i == position) { return Py_NewRef(key); }
+  return entry_at(object, position, &key, &value) ? Py_NewRef(key) : nullptr;
+}
+
+PyObject* read_value_at(PyObject* object, Py_ssize_t position) {
+  object = shown_by(object);
+  if (PyODict_Check(object)) {
+    const Ref key(read_key_at(object, position));
+    return key ? Py_XNewRef(PyDict_GetItemWithError(object, key.get())) : nullptr;
   }
-  return nullptr;
+  PyObject *key = nullptr, *value = nullptr;
+  return entry_at(object, position, &key, &value) ? Py_NewRef(value) : nullptr;
 }
 
 // Python's own iterators as CPython 3.11 to 3.14 lay them out: over lists and tuples, and over dictionaries.
@@ -221,6 +260,15 @@ uint64_t dict_version(PyObject* object) {
 }
 
 PyObject* read_cell(PyObject* object) { return PyCell_Check(object) ? PyCell_Get(object) : nullptr; }
+
+bool refers_to(PyObject* reference, PyObject* object) {
+#if PY_VERSION_HEX >= 0x030D0000
+  const Ref found(read_referent(reference));
+  return found.get() == object;
+#else
+  return PyWeakref_GET_OBJECT(reference) == object && object != Py_None;  // which stands for one that died
+#endif
+}
 
 PyObject* read_referent(PyObject* object) {
   if (!PyWeakref_CheckRef(object)) { return nullptr; }

@@ -42,6 +42,7 @@ struct Environment {
   PyObject* module_getattr = nullptr;     // torch.nn.Module.__getattr__
   PyObject* object_getattribute = nullptr;  // object.__getattribute__
   PyTypeObject* deque = nullptr;
+  PyTypeObject* weak = nullptr;           // WeakObject of weak.py
   PyTypeObject* tensor = nullptr;         // torch._C.TensorBase
   PyObject* read_property = nullptr;      // (tensor, property, dim) -> int, for tensors that are not plain
   PyObject* check_tensor = nullptr;       // (TensorMatch, value) -> bool, for tensors that are not plain
@@ -60,10 +61,13 @@ inline PyTypeObject blank_type() {
 enum class Access {
   Local,
   Pinned,
+  Weak,
   Attr,
   InstanceDict,
   Item,
+  ItemOfWeak,
   DictKeyAt,
+  DictValueAt,
   Ahead,
   Iterated,
   Inside,
@@ -78,13 +82,18 @@ bool access_by_name(const char* name, Access* result);
 PyObject* read_attribute(PyObject* object, PyObject* name);
 PyObject* read_item(PyObject* object, PyObject* key);
 PyObject* read_instance_dict(PyObject* object);
+// The dictionary that a `types.MappingProxyType` shows; another object as it is. Borrowed.
+PyObject* shown_by(PyObject* object);
 PyObject* read_key_at(PyObject* object, Py_ssize_t position);
+PyObject* read_value_at(PyObject* object, Py_ssize_t position);
 PyObject* read_ahead(PyObject* iterator, Py_ssize_t distance);
 PyObject* read_iterated(PyObject* iterator);
 PyObject* read_inside(PyObject* iterator, Py_ssize_t position);
 PyObject* read_context_value(PyObject* variable);
 PyObject* read_cell(PyObject* object);
 PyObject* read_referent(PyObject* object);
+// Whether a weak reference is to this object, which lives.
+bool refers_to(PyObject* reference, PyObject* object);
 // A number that no dictionary had before and that changes whenever something in this one is rebound; 0 where there is none.
 uint64_t dict_version(PyObject* object);
 // Where an object keeps its instance dictionary, null if it has none or keeps it elsewhere.

@@ -26,6 +26,7 @@ bool same_constant(PyObject* a, PyObject* b) {
 }
 
 Py_ssize_t builtin_length(PyObject* value) {
+  value = shown_by(value);
   if (PyDict_Check(value)) { return PyDict_GET_SIZE(value); }
   if (PyAnySet_Check(value)) { return PySet_GET_SIZE(value); }
   if (PyTuple_Check(value) || PyList_Check(value) || (environment.deque != nullptr && PyObject_TypeCheck(value, environment.deque))) {
@@ -54,6 +55,14 @@ struct IsLeaf final : Leaf {
   bool settled() const override { return true; }
 };
 
+// Of an object that the guards do not keep. Where the same dictionary holds it as before, it lives.
+struct IsWeakLeaf final : Leaf {
+  PyObject* reference;
+  explicit IsWeakLeaf(PyObject* operand) : reference(operand) {}
+  bool check(PyObject* value) const override { return refers_to(reference, value); }
+  bool settled() const override { return true; }
+};
+
 struct EqualsLeaf final : Leaf {
   PyObject* constant;
   explicit EqualsLeaf(PyObject* operand) : constant(operand) {}
@@ -69,20 +78,27 @@ struct LengthLeaf final : Leaf {
 };
 
 struct DictKeysLeaf final : Leaf {
-  PyObject* keys;
-  explicit DictKeysLeaf(PyObject* operand) : keys(operand) {}
+  // `ways`: of each key whether it is a weak reference to the one that is expected, None where it may be any; empty for plain ones.
+  PyObject *keys = nullptr, *ways = nullptr;
+  explicit DictKeysLeaf(PyObject* operand) { PyArg_ParseTuple(operand, "O!O!", &PyTuple_Type, &keys, &PyTuple_Type, &ways); }
   bool check(PyObject* value) const override {
     const Py_ssize_t count = PyTuple_GET_SIZE(keys);
+    value = shown_by(value);
     if (!PyDict_Check(value) || PyDict_GET_SIZE(value) != count) { return false; }
     return PyODict_Check(value) ? check_ordered(value, count) : check_plain(value, count);
   }
   bool settled_in_dict() const override { return true; }
+  bool same(PyObject* key, Py_ssize_t i) const {
+    PyObject* expected = PyTuple_GET_ITEM(keys, i);
+    PyObject* way = PyTuple_GET_SIZE(ways) > 0 ? PyTuple_GET_ITEM(ways, i) : Py_False;
+    return way == Py_None || (way == Py_True ? refers_to(expected, key) : same_key(key, expected));
+  }
   bool check_plain(PyObject* value, Py_ssize_t count) const {
     PyObject *key = nullptr, *item = nullptr;
     Py_ssize_t cursor = 0, i = 0;
     for (; PyDict_Next(value, &cursor, &key, &item); ++i) {
       Ref held = Ref::borrow(key);
-      if (i >= count || !same_key(key, PyTuple_GET_ITEM(keys, i))) { return false; }
+      if (i >= count || !same(key, i)) { return false; }
     }
     return i == count;
   }
@@ -90,7 +106,7 @@ struct DictKeysLeaf final : Leaf {
     Ref iterator(PyODict_Type.tp_iter(value));
     for (Py_ssize_t i = 0; iterator && i < count; ++i) {
       Ref key(PyIter_Next(iterator.get()));
-      if (!key || !same_key(key.get(), PyTuple_GET_ITEM(keys, i))) { return false; }
+      if (!key || !same(key.get(), i)) { return false; }
     }
     return static_cast<bool>(iterator);
   }
@@ -99,7 +115,10 @@ struct DictKeysLeaf final : Leaf {
 struct AbsentLeaf final : Leaf {
   PyObject* key;
   explicit AbsentLeaf(PyObject* operand) : key(operand) {}
-  bool check(PyObject* value) const override { return PyDict_Check(value) && PyDict_Contains(value, key) == 0; }
+  bool check(PyObject* value) const override {
+    value = shown_by(value);
+    return PyDict_Check(value) && PyDict_Contains(value, key) == 0;
+  }
   bool settled_in_dict() const override { return true; }
 };
 
@@ -135,17 +154,12 @@ std::unique_ptr<Leaf> make_leaf(PyObject* description) {
   PyObject* operand = nullptr;
   if (!PyArg_ParseTuple(description, "sO", &kind, &operand)) { return nullptr; }
   static constexpr std::pair<const char*, std::unique_ptr<Leaf> (*)(PyObject*)> kinds[] = {
-      {"type", make<TypeLeaf>},
-      {"is", make<IsLeaf>},
-      {"equals", make<EqualsLeaf>},
-      {"length", make<LengthLeaf>},
-      {"dict_keys", make<DictKeysLeaf>},
-      {"absent", make<AbsentLeaf>},
-      {"call", make<CallLeaf>},
-      {"tensor", make_tensor},
-      {"global", make_global_leaf},
-      {"remember", make_remember_leaf},
-      {"default devices", make_default_devices_leaf},
+      {"type", make<TypeLeaf>},         {"is", make<IsLeaf>},
+      {"is weak", make<IsWeakLeaf>},    {"equals", make<EqualsLeaf>},
+      {"length", make<LengthLeaf>},     {"dict_keys", make<DictKeysLeaf>},
+      {"absent", make<AbsentLeaf>},     {"call", make<CallLeaf>},
+      {"tensor", make_tensor},          {"global", make_global_leaf},
+      {"remember", make_remember_leaf}, {"default devices", make_default_devices_leaf},
   };
   for (const auto& [name, factory] : kinds) {
     if (std::strcmp(name, kind) == 0) {

@@ -13,6 +13,7 @@ PyObject* configure(PyObject*, PyObject* args) {
   environment.module_getattr = take("module_getattr");
   environment.object_getattribute = take("object_getattribute");
   environment.deque = reinterpret_cast<PyTypeObject*>(take("deque"));
+  environment.weak = reinterpret_cast<PyTypeObject*>(take("weak"));
   environment.tensor = reinterpret_cast<PyTypeObject*>(take("tensor"));
   environment.read_property = take("read_property");
   environment.check_tensor = take("check_tensor");

@@ -139,7 +139,8 @@ bool same_hooks(PyObject* found, PyObject* expected, Py_ssize_t* place) {
     const Ref items(values ? PySequence_Fast(values.get(), "") : nullptr);
     if (!items) { return false; }
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-      if (PyTuple_GET_ITEM(expected, (*place)++) != PySequence_Fast_GET_ITEM(items.get(), i)) { return false; }
+      PyObject *hook = PyTuple_GET_ITEM(expected, (*place)++), *now = PySequence_Fast_GET_ITEM(items.get(), i);
+      if (!(Py_TYPE(hook) == environment.weak ? refers_to(hook, now) : hook == now)) { return false; }
     }
   }
   return PyTuple_GET_ITEM(expected, (*place)++) == Py_Ellipsis;

@@ -72,14 +72,22 @@ PyObject* get(const Node& node, PyObject* value, const Call& call) {
       return node.index < call.count ? Py_XNewRef(call.locals[node.index]) : nullptr;
     case Access::Pinned:
       return Py_NewRef(node.key);
+    case Access::Weak:
+      return read_referent(node.key);
     case Access::Attr:
       return read_attribute(value, node.key);
     case Access::InstanceDict:
       return read_instance_dict(value);
     case Access::Item:
       return read_item(value, node.key);
+    case Access::ItemOfWeak: {
+      const Ref key(read_referent(node.key));
+      return key ? read_item(value, key.get()) : nullptr;
+    }
     case Access::DictKeyAt:
       return read_key_at(value, node.index);
+    case Access::DictValueAt:
+      return read_value_at(value, node.index);
     case Access::Ahead:
       return read_ahead(value, node.index);
     case Access::Iterated:
@@ -195,6 +203,7 @@ bool parse_leaves(PyObject* descriptions, std::vector<std::unique_ptr<Leaf>>* le
 void settle(Node* node) {
   const auto is_settled = [](const std::unique_ptr<Leaf>& leaf) { return leaf->settled(); };
   const auto plain_key = [](const Node& child) {
+    if (child.access == Access::ItemOfWeak) { return false; }
     return child.access != Access::Item || PyUnicode_CheckExact(child.key) || PyLong_CheckExact(child.key);
   };
   bool any = false;
