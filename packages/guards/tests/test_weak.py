@@ -54,3 +54,13 @@ def test_what_a_program_lets_go_of(obj: object) -> None:
 @pytest.mark.parametrize("obj", [1, "x", None, (), [], {}, Thing, enum, len, made_by_a_call, Color.RED, made_by_a_call.__code__], ids=repr)
 def test_what_lives_on_or_cannot_be_referred_to(obj: object) -> None:
     assert not may_die(obj) and weak(obj) is obj
+
+
+class Asked:
+    def __getattribute__(self, name: str) -> object:
+        raise AssertionError("the object was asked")
+
+
+def test_the_object_is_not_asked_what_it_is() -> None:
+    asked = Asked()
+    assert may_die(asked) and living(weak(asked)) is asked

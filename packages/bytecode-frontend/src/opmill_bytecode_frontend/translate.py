@@ -16,6 +16,7 @@ from torch._C import _functorch
 from opmill_guards import TailCall
 from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
 from opmill_guards.kinds.module_tree import facts_of
+from opmill_guards.release import release
 from opmill_guards.source import Local, Pinned
 
 from .assumptions import asked
@@ -173,7 +174,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
         guards, more = asked.apart(guards)
         late += more
         vm.expected.complete(
-            late,
+            release(late)[0],
             [
                 *names,
                 *([CALLED.name] if vm.varying.called else []),
@@ -433,7 +434,7 @@ def translate(
     try:
         vm, ended = attempt(fn, bound, options, context, varying, attempts)
         translation = finish(fn, ended, backend, context is None or not context.may_break)
-        translation.guards = collect_guards(vm, entry_state, parameters(fn.__code__))
+        translation.guards, translation.loads = release(collect_guards(vm, entry_state, parameters(fn.__code__)), translation.loads)
         translation.fixed = vm.recorder.numbers.fixed()
         return translation
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import weakref
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -19,13 +20,13 @@ _LASTING = (type, ModuleType, BuiltinFunctionType, CodeType, enum.Enum)
 
 class WeakObject(weakref.ref[Any]):
     """A weak reference of the guards' own. Equal to another, and to an object, exactly if both are one object that lives: the object is not
-    asked. ``kind`` and ``code`` say what it was: its class, and of a function its code."""
+    asked. ``kind`` and ``made_of`` say what it was: its class; of a function its code, of a partial its function, held weakly as well."""
 
-    __slots__ = ("_hash", "code", "kind")
+    __slots__ = ("_hash", "kind", "made_of")
 
     def __init__(self, obj: Any) -> None:
         self.kind = type(obj)
-        self.code: CodeType | None = obj.__code__ if type(obj) is FunctionType else None
+        self.made_of: Any = obj.__code__ if self.kind is FunctionType else weak(obj.func) if self.kind is partial else None
         self._hash = object.__hash__(obj)
 
     def __eq__(self, other: object) -> bool:
@@ -43,7 +44,7 @@ class WeakObject(weakref.ref[Any]):
 
 def lasts(obj: Any) -> bool:
     """Whether an object lives as long as the module, or the code, that defines it."""
-    return isinstance(obj, _LASTING)
+    return issubclass(type(obj), _LASTING)  # isinstance may ask the object
 
 
 def may_die(obj: Any) -> bool:

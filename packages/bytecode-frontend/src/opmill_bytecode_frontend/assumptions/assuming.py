@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from opmill_guards.guard import Absent, Is, Predicate, SameObject
+from opmill_guards.guard import Absent, DictKeys, Is, Predicate, SameObject
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, Step
 
 from ..effects.changes import Effects
@@ -121,11 +121,13 @@ class Assumptions:
         """Code and defaults of a function of before the call are still its own. Installed packages do not replace theirs."""
         if fn.obj is None or installed(fn.code.co_filename):
             return
-        source = Pinned(fn.obj, fn.qualname)
-        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+        source: Source = fn.source
+        for name in ("__code__", "__defaults__"):
             self.guard(Is(Attr(source, name), getattr(fn.obj, name)))
-        for name, value in (fn.obj.__kwdefaults__ or {}).items():
-            self.guard(Is(Item(Attr(source, "__kwdefaults__"), name), value))
+        named, place = fn.obj.__kwdefaults__, Attr(source, "__kwdefaults__")
+        self.guard(Is(place, None) if named is None else DictKeys(place, tuple(named)))
+        for name, value in (named or {}).items():
+            self.guard(Is(Item(place, name), value))
 
     def guard_class(self, owner: type, name: str, raw: object) -> None:
         source = self.class_source(owner, name, raw)

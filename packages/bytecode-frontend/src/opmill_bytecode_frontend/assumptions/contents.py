@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opmill_guards.constants import is_constant
 from opmill_guards.guard import Predicate, TypeIs
 from opmill_guards.source import Local, Pinned, Source
+from opmill_guards.weak import living, weak
 
 from ..interpretation.optimizing import in_optimizer
 
@@ -47,6 +49,20 @@ class Items:
 
     def __call__(self, now: Iterable[object]) -> bool:
         return list(now) == self.items and list(map(type, now)) == self.classes
+
+
+class Members:
+    """Whether a set that is known by identity has the members that it had: objects by identity, constants by value."""
+
+    def __init__(self, items: set[object] | frozenset[object]) -> None:
+        self.constants = frozenset(filter(is_constant, items))
+        self.objects = [weak(each) for each in items if not is_constant(each)]
+
+    def __call__(self, now: set[object]) -> bool:
+        if len(now) != len(self.constants) + len(self.objects) or not self.constants <= now:
+            return False
+        found = set(map(id, now)) if self.objects else set()
+        return all(id(living(each)) in found for each in self.objects)
 
 
 def guard_items(vm: Interpreter, obj: Any, source: Source) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from opmill_guards.direct import Result
 from opmill_guards.source import Pinned
+from opmill_guards.weak import may_die
 
 from ..values.base import Lazy, find_in_mro
 from ..values.constant import ConstantValue
@@ -54,6 +55,8 @@ class Parts:
     def _describe(self, value: object) -> int:
         source = getattr(value, "source", None)
         if type(source) is Pinned:
+            if source.mortal and may_die(source.object):
+                raise NeedsPython
             return self.result.constant(source.object)
         if source is not None and not (type(value) is ConstantValue and is_single(value.real())):
             if source not in self.inputs:
@@ -65,7 +68,7 @@ class Parts:
         return describe(self, value)
 
     def lazy(self, value: Lazy) -> int:
-        if value.source is not None and type(value.source) is not Pinned:
+        if value.source is not None and (type(value.source) is not Pinned or (value.source.mortal and may_die(value.obj))):
             raise NeedsPython
         return self.result.constant(value.obj)
 

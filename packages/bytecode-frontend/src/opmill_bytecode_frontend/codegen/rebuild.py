@@ -26,7 +26,7 @@ from ..values.deques import DequeValue
 from ..values.enumerated import EnumValue
 from ..values.exceptions import ExceptionObject
 from ..values.floating import FloatNumber, written
-from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
+from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, ViewOfBefore, WeakReference
 from ..values.handle_ids import SOURCE as HANDLES
 from ..values.handle_ids import GivenId, claim
 from ..values.iterators import ExternalIterator
@@ -236,6 +236,8 @@ def constant(r: Rebuilder, value: Value) -> str:
         return f"{r.class_name(cls)}.__dict__[{getattr(obj, '__name__', '')!r}]"
     if type(value) in (ConstantValue, BuiltinValue) and source is not None and type(source) is not Pinned and not is_single(obj):
         return r.source(source)  # of the same value, and another object at each call
+    if type(source) is Pinned and source.mortal:
+        return r.source(source)
     return r.constants.name(obj)
 
 
@@ -515,7 +517,7 @@ def float_number(r: Rebuilder, value: FloatNumber) -> str:
     return r.computed(value.text, value.sources)
 
 
-@rebuilds(ExternalIterator, VaryingNumber, Untouched, GivenId)
+@rebuilds(ExternalIterator, VaryingNumber, Untouched, GivenId, ViewOfBefore)
 def external(r: Rebuilder, value: Value) -> str:
     """What is never looked into: read where it came from."""
     return r.source(value.source)

@@ -13,13 +13,14 @@ import torch
 from msgspec import Struct
 
 from opmill_guards import instance_dict
-from opmill_guards.reference import ahead, inside
+from opmill_guards.reference import ahead, inside, value_at
 from opmill_guards.source import (
     Ahead,
     Attr,
     CellContents,
     ContextValue,
     DictKeyAt,
+    DictValueAt,
     Inside,
     InstanceDict,
     Item,
@@ -29,6 +30,7 @@ from opmill_guards.source import (
     TensorProperty,
     TypeOf,
 )
+from opmill_guards.weak import WeakObject, may_die
 
 from ..assumptions.called import CALLED, NAME
 from ..breaks.continuation import parameter_name
@@ -75,12 +77,13 @@ class Constants:
         self.table: dict[str, object] = {}
         self.stubs: dict[str, Stub] = {}
         self._names: dict[int, str] = {}
+        self._weak: dict[int, str] = {}
 
     def key(self, obj: object) -> str:
         """Text for an object of this value, where it does not matter which one."""
         if type(obj) in LITERALS and type(obj) not in (float, complex) and len(repr(obj)) < 60 and obj is not NotImplemented:
             return repr(obj)
-        return self.name(obj)
+        return self.weak(obj)
 
     def name(self, obj: object) -> str:
         """Text for this very object: a literal only where Python has one object of that value."""
@@ -90,6 +93,16 @@ class Constants:
         if found is None:
             found = self._names[id(obj)] = f"_c{len(self.table)}"
             self.table[found] = obj
+        return found
+
+    def weak(self, obj: object) -> str:
+        """Text for this very object, which the generated code does not keep where it may die: right at the beginning alone, when the guards
+        have found it."""
+        if not may_die(obj):
+            return self.name(obj)
+        found = self._weak.get(id(obj))
+        if found is None:
+            found = self._weak[id(obj)] = f"{self.name(WeakObject(obj))}()"
         return found
 
     def rename(self, obj: object, text: str) -> None:
@@ -115,7 +128,7 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
     if kind is Local:
         return NAME if source == CALLED else parameter_name(source.name)
     if kind is Pinned:
-        return constants.name(source.object)
+        return constants.weak(source.object) if source.mortal else constants.name(source.object)
     base = expression(source.base, constants, overridden)
     if kind is Attr:
         return f"{base}.{source.name}"
@@ -134,6 +147,8 @@ def expression(source: Any, constants: Constants, overridden: Mapping[Any, type]
         return f"{base}.cell_contents"
     if kind is DictKeyAt:
         return f"list({base})[{source.position}]"
+    if kind is DictValueAt:
+        return f"{constants.name(value_at)}({base}, {source.position})"
     if kind is Ahead:
         return f"{constants.name(ahead)}({base}, {source.distance})"
     if kind is Inside:

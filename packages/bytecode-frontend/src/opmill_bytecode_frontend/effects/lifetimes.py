@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opmill_guards.weak import WeakObject
+
 from ..bytecode import decode, uses_and_kills
 from ..errors import Unsupported
 from ..resume import ParameterKind, Resume
@@ -48,7 +50,12 @@ def is_mortal(obj: object) -> bool:
         return not isinstance(obj, weakref.ref) or obj.__callback__ is not None
     if type(find_in_mro(kind.__mro__, "__del__")[1]) is types.FunctionType:
         return True
-    return not issubclass(kind, LASTING) and bool(kind.__weakrefoffset__) and weakref.getweakrefcount(obj) > 0
+    return not issubclass(kind, LASTING) and bool(kind.__weakrefoffset__) and is_referred_to(obj)
+
+
+def is_referred_to(obj: object) -> bool:
+    """Whether the program has weak references to an object: those of guards are none of its own."""
+    return weakref.getweakrefcount(obj) > 0 and any(type(each) is not WeakObject for each in weakref.getweakrefs(obj))
 
 
 def holds_mortal(obj: Any, depth: int = 3) -> bool:

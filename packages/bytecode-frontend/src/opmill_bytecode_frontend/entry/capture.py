@@ -22,6 +22,7 @@ from opmill_guards import CompiledFunction, TailCall
 from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorMatch
 from opmill_guards.probe import current_stance
 from opmill_guards.tree import GuardSet
+from opmill_guards.weak import kind_of_held
 
 from ..assumptions.called import CALLED, hollow
 from ..breaks.bodies import Body
@@ -189,7 +190,7 @@ REMEDIES: dict[type, str] = {
 def remedy(guard: object) -> str:
     """What to do about a guard that fails again and again."""
     kind, held = type(guard), getattr(guard, "object", MISSING)
-    if isinstance(held, (set, frozenset)) or kind is Predicate:  # known by identity, and by contents
+    if issubclass(kind_of_held(held), (set, frozenset)) or kind is Predicate:  # known by identity, and by contents
         kind = Predicate
     elif held is None or isinstance(held, bool):
         kind = Equals
@@ -292,6 +293,7 @@ class Capture:
                     self._learns(compiled, learnt)
                 if context.on_recapture is not None:
                     context.on_recapture(function, compiled.explain_miss(args, kwargs))
+                self._drop(compiled)
             imports.mend()
             try:
                 with no_hooks_on_saved_tensors(), self._watched():
@@ -326,6 +328,13 @@ class Capture:
             entry = compiled.insert(GuardSet(translation.guards, translation.loads), translation.target, translation.direct)
             self.compiled_for[kinds] += 1
             return entry
+
+    def _drop(self, compiled: CompiledFunction) -> None:
+        """Entries that never fit a call again go, and what they hold."""
+        for entry in compiled.entries:
+            if entry.guards.is_over():
+                compiled.remove(entry)
+                self.seen.dropped(entry)
 
     def _noted(self, compiled: CompiledFunction, values: Mapping[str, object]) -> list[object]:
         """``Seen.note``; an error in it costs what would have been learnt."""

@@ -17,6 +17,7 @@ from opmill_guards import reference
 from opmill_guards.guard import Equals, Is, Length, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
 from opmill_guards.source import Item, Local, Source
 from opmill_guards.storage import length_of
+from opmill_guards.weak import WeakObject, kind_of_held, living
 
 from ..assumptions.asked import is_asked
 from ..assumptions.contents import Holds, Items
@@ -276,6 +277,10 @@ class Seen:
         often |= {source for source in missed if self.numbers[source] == CHANGES}
         return [guard for source, guard in said.items() if source in often and self.may_break and not on_stack(source)]
 
+    def dropped(self, entry: Entry) -> None:
+        """An entry is gone: another one may get its number."""
+        self.before = {source: entries - {id(entry)} for source, entries in self.before.items()}
+
     def _known_numbers(self) -> set[tuple[Source, str]]:
         """The numbers that are known to change, and as what."""
         kinds = {"int": self.ints, "small": self.small, "float": self.floats}
@@ -338,16 +343,16 @@ def is_of_text(guard: object) -> bool:
 
 def is_another(one: object, other: object) -> bool:
     """Whether two objects differ in their identity, and are of a class of which programs make many."""
-    kind = type(one)
+    kind = kind_of_held(one)
     many = (
-        kind is object or kind in MADE_OFTEN or kind.__module__ == "numpy" or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
+        kind is object or kind in MADE_OFTEN or kind.__module__ == "numpy" or (bool(kind.__flags__ & HEAP) and not issubclass(kind, APART))
     )
-    return many and one is not other and type(other) is kind
+    return many and living(one) is not other and type(other) is kind
 
 
 def is_replaced(guard: Is, now: object) -> bool:
     """Whether an attribute or item holds another container, or object of the program's, of the same class."""
-    found = type(guard.source) is Item and now is not guard.object and type(now) is type(guard.object)
+    found = type(guard.source) is Item and now is not living(guard.object) and type(now) is kind_of_held(guard.object)
     plain = isinstance(now, (dict, list, collections.deque, SimpleNamespace)) or is_another(guard.object, now)
     return found and plain and not isinstance(now, (FunctionType, torch.nn.Module, torch.Tensor, type))
 
@@ -355,14 +360,19 @@ def is_replaced(guard: Is, now: object) -> bool:
 def is_remade(guard: Is | TypeIs, now: object) -> bool:
     """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
     if isinstance(guard, Is):
-        return now is not guard.object and same_definition(now, guard.object)
+        return now is not living(guard.object) and same_definition(now, guard.object)
     return type(now) is not guard.type and same_definition(type(now), guard.type)
 
 
 def same_definition(one: Any, other: Any) -> bool:
     """Whether two functions have one code, two partials such functions or the same, two classes made by functions one name."""
-    if type(one) is not type(other):
+    if type(one) is not kind_of_held(other):
         return False
+    if type(other) is WeakObject:  # which may have died
+        made_of: object = other.made_of
+        if type(one) is functools.partial:
+            return one.func is living(made_of) or same_definition(one.func, made_of)
+        return type(one) is FunctionType and one.__code__ == made_of
     if isinstance(one, type):
         return "<locals>" in one.__qualname__ and (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
     if type(one) is FunctionType:

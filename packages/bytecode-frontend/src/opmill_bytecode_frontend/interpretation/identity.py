@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opmill_guards.source import ContextValue, Local, Pinned, Referent, Source
 
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
     from .machine import Interpreter
 
 
+TABLES: tuple[Any, ...] = (dict, collections.OrderedDict)
+VIEWS = tuple(type(look(kind())) for kind in TABLES for look in (kind.keys, kind.values, kind.items))
+"""The classes of views of dictionaries."""
+CONTAINERS = (list, dict, types.MappingProxyType, types.SimpleNamespace, types.CellType, *VIEWS)
+"""To most of which no weak reference can be had."""
 BY_VALUE = (int, str, bytes, float, complex)
 """Of equal objects of these classes there may be several."""
 
@@ -24,9 +31,13 @@ def root_is_pinned(source: Source) -> bool:
     return type(source.root) is Pinned and not any(type(each) in (Referent, ContextValue) for each in way_to(source))
 
 
-def is_held(vm: Interpreter, source: Source) -> bool:
-    """Whether objects found there are known by identity: no argument leads there, and no other was found there, or on the way, before."""
-    return root_is_pinned(source) and vm.varying.rebound.isdisjoint(way_to(source))
+def is_held(vm: Interpreter, source: Source, obj: object) -> bool:
+    """Whether an object found there is known by identity: no argument leads there, no other was found there, or on the way, before, and
+    whoever knows it need not keep it alive."""
+    if type(source) is Pinned:
+        return True
+    kept = issubclass(type(obj), CONTAINERS) and not type(obj).__weakrefoffset__
+    return root_is_pinned(source) and not kept and vm.varying.rebound.isdisjoint(way_to(source))
 
 
 def way_to(source: Source) -> Iterator[Source]:

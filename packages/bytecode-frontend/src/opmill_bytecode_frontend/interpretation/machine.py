@@ -15,6 +15,7 @@ from opmill_fake_tensors.jagged import is_ragged
 from opmill_fake_tensors.passing import interrupting
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, Item, Pinned
+from opmill_guards.weak import may_die
 
 from ..assumptions.asked import Expected
 from ..assumptions.assuming import Assumptions
@@ -70,6 +71,11 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 class BreakHere(Exception):
     """The instruction is reached before which the graph is to end."""
+
+
+#: What a capture has collected about objects of the program, and nobody else has.
+FORGOTTEN = "trace known tables origins generators referred unmarked cached asked overridden compared guards tree_guards".split()
+FORGOTTEN += "tensor_guards tree_tensors relations modules below_modules tree_classes".split()
 
 
 class Interpreter(Operators, Assumptions):
@@ -146,23 +152,15 @@ class Interpreter(Operators, Assumptions):
     def let_go(self) -> None:
         """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
         collector comes."""
-        own: list[dict[Any, Any] | list[Any]] = [
-            self.trace,
-            self.known,
-            self.tables,
-            self.origins,
-            self.generators,
-            self.recorder.inputs,
-            self.recorder.by_fake,
-            self.recorder.numbers.owners,
-            self.effects.changed,
-        ]
-        known = [value for _, value in self.known.values()] + [value for value, _ in self.origins.values()]
-        own += [value.fields for value in known if isinstance(value, ExceptionObject)]
+        own: list[Any] = [self.recorder.inputs, self.recorder.by_fake, self.recorder.numbers.owners, *map(vars(self).get, FORGOTTEN)]
+        own += [held for held in vars(self.effects).values() if type(held) in (dict, list)]
+        for value in [value for _, value in self.known.values()] + [value for value, _ in self.origins.values()]:
+            own.append(value.fields if isinstance(value, ExceptionObject) else vars(value))  # what was raised is told of
         for frame in {id(frame): frame for frame, _ in self.trace}.values():
             own += [frame.locals, frame.cells, frame.stack]
         for held in own:
             held.clear()
+        self.effects.first = self.effects.reads = None
         self.recorder.context.forget_tensors()
         self.stopped = self.handled = None
 
@@ -181,7 +179,7 @@ class Interpreter(Operators, Assumptions):
                     self.guard_object(value)
             elif source is not None and source != value.source:
                 one_path = value.source is None or type(value.source) is Pinned
-                if one_path or (is_held(self, value.source) and not self.of_module(value.source)):
+                if one_path or (is_held(self, value.source, obj) and not self.of_module(value.source)):
                     self.guard(Is(source, obj))
                 else:
                     self.guard(SameObject(value.source, source))
@@ -482,9 +480,11 @@ class Interpreter(Operators, Assumptions):
         frame = Frame(prepared, fn.code, fn, fn.globals, depth)
         self.handles = self.handles or bool(fn.code.co_exceptiontable)
         frame.locals = bound
-        for name, cell in zip(fn.code.co_freevars, fn.closure):
+        mortal = type(fn.source) is Pinned and fn.source.mortal and may_die(fn.obj)
+        for i, (name, cell) in enumerate(zip(fn.code.co_freevars, fn.closure)):
             if not isinstance(cell, CellValue):
-                cell = self.wrap(cell, Pinned(cell, name))
+                found = Item(Attr(fn.source, "__closure__"), i).called(name) if mortal else Pinned(cell, name)
+                cell = self.wrap(cell, found)
             frame.cells[name] = cell
         return frame
 

@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 import torch
 
 from opmill_guards import CompiledFunction, instance_dict
+from opmill_guards.constants import is_constant
 from opmill_guards.guard import Equals, Is, Length, Predicate, SameObject, TypeIs
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
+from opmill_guards.release import holds_mortal
+from opmill_guards.source import Attr, DictKeyAt, DictValueAt, InstanceDict, Item, Pinned, Source, TypeOf
 from opmill_guards.storage import length_of
+from opmill_guards.weak import lasts
 
 from ..assumptions.arrays_before import array_of_before, number_of_before
-from ..assumptions.contents import guard_items
+from ..assumptions.contents import Members, guard_items
 from ..effects.lifetimes import keeps_mortal
 from ..values.assigned_attributes import show
 from ..values.base import Lazy, Machine, Value, written_in_python
@@ -35,7 +38,7 @@ from ..values.deques import DequeValue
 from ..values.enumerated import EnumValue, FrozenObject
 from ..values.exceptions import ExceptionObject, TracebackValue
 from ..values.floating import float_of
-from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value, stays
+from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, ViewOfBefore, function_value, stays
 from ..values.growing_lists import GrowingDeque, GrowingList
 from ..values.handle_ids import holds_hooks
 from ..values.locks import LockValue
@@ -48,13 +51,15 @@ from ..values.per_call import GivenClass, GivenCompiled, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
-from .identity import is_held, root_is_pinned
+from .identity import VIEWS, is_held, root_is_pinned
 from .owners import exempt, has_methods, is_disabled, looked_up_in_c
 
 if TYPE_CHECKING:
     from .machine import Interpreter
 
 
+MOST_PLACES = 64
+"""Keys that are looked for by their position: each check counts up to it."""
 W = TypeVar("W", bound=Callable[..., Value])
 TRACKERS: dict[type, Callable[..., Value]] = {}
 
@@ -85,14 +90,20 @@ def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Source |
         return None
     if type(source) is not Pinned:
         vm.guard(Is(source, obj))
-        return Pinned(obj, str(source))
+        return Pinned(obj, str(source), mortal=True)
     return source
+
+
+def part_of(source: Source | None, obj: object, label: str) -> Pinned:
+    """An object that is known by its identity where what is found at ``source`` holds it: as long as the program has that, the guards
+    need not keep it."""
+    return Pinned(obj, label, mortal=source is not None and (type(source) is not Pinned or source.mortal))
 
 
 def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Source | None:
     """Objects that hang on the arguments, or that were seen to be replaced by others, are known by their type and what is read of them;
     others by identity."""
-    if source is None or is_held(vm, source):
+    if source is None or is_held(vm, source, obj):
         return by_identity(vm, obj, source)
     if vm.varying.remade and made_by_calls(type(obj), source) and is_plain(type(obj)):
         vm.wrap(type(obj), TypeOf(source))
@@ -255,11 +266,22 @@ def dict_items(obj: dict[Any, object], source: Source | None, vm: Interpreter) -
     """The items of a real dictionary by their tracked keys; values are wrapped when they are read."""
     fixed = keys_are_known(vm, source)
     items = {}
-    for k, v in (collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict).items(obj):  # an order of its own
-        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, called(k)))
-        where = Item(source, k) if source is not None else None
-        items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if fixed else where))
+    pairs = (collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict).items(obj)  # an order of its own
+    for i, (k, v) in enumerate(pairs):
+        placed = not fixed and i < MOST_PLACES and is_made_of_parts(k)
+        found = DictKeyAt(source, i) if placed and source is not None else part_of(source, k, called(k))
+        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, found)
+        where = None if source is None else DictValueAt(source, i) if placed else Item(source, k)
+        items[vm.key(key)] = (key, Lazy(v, part_of(source, v, f"{source}[{k!r}]") if fixed else where))
     return items
+
+
+def is_made_of_parts(key: object) -> bool:
+    """Whether which object a key is does not matter, but what is in it: it has a hash of its own, and others are equal."""
+    if type(key) in LITERALS or is_constant(key) or lasts(key) or issubclass(type(key), (torch.Tensor, weakref.ref)):
+        return False
+    asked = type(find_in_mro(type(key).__mro__, "__hash__")[1]) is types.FunctionType
+    return asked or type(key) is types.MethodType or holds_mortal(key)
 
 
 @tracks(types.MappingProxyType)
@@ -275,10 +297,7 @@ def mapping_proxy(vm: Interpreter, obj: types.MappingProxyType[Hashable, object]
     else:
         if any(type(shown) not in (dict, collections.OrderedDict) for shown in gc.get_referents(obj)):
             vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
-        found = dict(obj)
-        if source is not None and type(source) is not Pinned:
-            vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
-        source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")
+        source = by_structure(vm, obj, source) or Pinned(obj, "mapping proxy")
         known = next(
             (
                 value
@@ -294,16 +313,10 @@ def mapping_proxy(vm: Interpreter, obj: types.MappingProxyType[Hashable, object]
             return view
         for shown in gc.get_referents(obj):
             vm.tables.setdefault(id(shown), obj)  # what is written to it would have to be seen here
-        items = {k: (vm.wrap(k, Pinned(k, called(k))), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
-        view = DictValue({vm.key(k): (k, v) for k, v in items.values()}, type(obj), source, obj)
-        view.keys_guarded = True
+        view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
+        view.guard_keys(vm)
     view.read_only = True
     return view
-
-
-def same_contents(now: types.MappingProxyType[object, object], found: dict[object, object]) -> bool:
-    """Whether two dictionaries hold the same objects under the same keys."""
-    return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
 
 
 @tracks(dict)
@@ -334,10 +347,9 @@ def set_(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return VaryingNumber(obj, source)
     pinned = source if plain else by_identity(vm, obj, source)
     if pinned is not None and not plain and type(obj) is set:
-        expected = frozenset(obj)
-        vm.guard(Predicate(pinned, lambda s: s == expected, f"== {{{', '.join(map(called, expected))}}}"))
+        vm.guard(Predicate(pinned, Members(obj), f"== {{{', '.join(map(called, obj))}}}"))
     base = builtin_base(type(obj))
-    items = {vm.key(value): value for value in (vm.wrap(v, Pinned(v, called(v))) for v in base.__iter__(obj))}
+    items = {vm.key(value): value for value in (vm.wrap(v, part_of(pinned, v, called(v))) for v in base.__iter__(obj))}
     storage = SetValue(items, base, pinned, obj)
     return storage if type(obj) is base else with_storage(vm, obj, pinned, storage)
 
@@ -356,8 +368,7 @@ def function(vm: Interpreter, obj: types.FunctionType, source: Source | None) ->
     """A Python function: guarded by identity, or by its code where each call makes another, and where a guard would keep what dies."""
     if source is not None and made_by_calls(obj, source) and (vm.varying.remade or keeps_mortal(obj)) and not is_disabled(obj):
         return GivenFunction(vm, obj, source)
-    by_identity(vm, obj, source)
-    return function_value(obj, source)
+    return function_value(obj, by_identity(vm, obj, source))
 
 
 class CompiledValue(BuiltinValue):
@@ -493,6 +504,15 @@ def untouched(vm: Interpreter, obj: object, source: Source | None) -> Value:
     if source is not None and type(source) is not Pinned:
         vm.guard(TypeIs(source, type(obj)))
     return Untouched(obj, source or Pinned(obj, type(obj).__name__))
+
+
+@tracks(*VIEWS)
+def view(vm: Interpreter, obj: object, source: Source | None) -> Value:
+    """A view of a dictionary, which knows what that holds: handed on, found where it came from."""
+    if source is None or is_held(vm, source, obj):
+        return changing(vm, obj, source)
+    vm.guard(TypeIs(source, type(obj)))
+    return ViewOfBefore(obj, source)
 
 
 @tracks(bytearray, array.array)

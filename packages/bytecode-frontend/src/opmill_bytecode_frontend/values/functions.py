@@ -229,10 +229,11 @@ class FunctionValue(Value):
 
 
 def function_value(fn: types.FunctionType, source: Source | None) -> FunctionValue:
-    """The tracked value of a function of before the call, whose identity is guarded."""
-    pinned = Pinned(fn, fn.__qualname__)
-    defaults = [Lazy(d, Pinned(d, f"default of {fn.__qualname__}")) for d in fn.__defaults__ or ()]
-    kwdefaults = {k: Lazy(d, Pinned(d, f"default {k}")) for k, d in (fn.__kwdefaults__ or {}).items()}
+    """The tracked value of a function of before the call, whose identity is guarded. ``source``: the pinned function, if the program has
+    it."""
+    pinned = Pinned(fn, fn.__qualname__, mortal=type(source) is Pinned and source.mortal)
+    defaults = [Lazy(d, Pinned(d, f"default of {fn.__qualname__}", pinned.mortal)) for d in fn.__defaults__ or ()]
+    kwdefaults = {k: Lazy(d, Pinned(d, f"default {k}", pinned.mortal)) for k, d in (fn.__kwdefaults__ or {}).items()}
     value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, defaults, kwdefaults, fn.__closure__ or (), fn, pinned)
     return value
 
@@ -466,6 +467,14 @@ class ChangingValue(BuiltinValue):
         if slot is None or slot is getattr(object, name, None):
             return super().special(vm, name, args)
         self.refuse(vm)
+
+
+class ViewOfBefore(ChangingValue):
+    """A view of a dictionary of before the call: another one may be found in its place."""
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        found = super().getattr(vm, name)
+        return found if isinstance(found, BuiltinMethod) else self.refuse(vm)
 
 
 class Closure(Value):

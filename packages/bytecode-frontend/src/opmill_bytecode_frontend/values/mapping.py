@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, Hashable
 
-from opmill_guards.guard import Absent, DictKeys, SizeRelation
+from opmill_guards.guard import ANY_KEY, Absent, DictKeys, SizeRelation
 from opmill_guards.source import DictKeyAt, Source
 from opmill_guards.storage import keys_of
 
@@ -88,7 +88,14 @@ class DictValue(Value):
     def guard_keys(self, vm: Machine) -> None:
         if not self.keys_guarded:
             self.keys_guarded = True
-            vm.guard(DictKeys(self.source, tuple(keys_of(self.obj))))
+            vm.guard(DictKeys(self.source, self.expected_keys()))
+
+    def expected_keys(self) -> tuple[object, ...]:
+        """The keys of a dictionary of before the call; any where one is found by its position, and guarded as what is found there."""
+        tracked, keys = list(self.known_before.values()), keys_of(self.obj)
+        if len(tracked) != len(keys):  # a key says of another that it is equal, and not each time
+            return tuple(keys)
+        return tuple(ANY_KEY if type(each.source) is DictKeyAt else key for (each, _), key in zip(tracked, keys))
 
     @property
     def known_before(self) -> dict[Hashable, tuple[Value, Value | Lazy]]:
