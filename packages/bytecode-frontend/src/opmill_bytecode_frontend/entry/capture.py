@@ -486,8 +486,8 @@ class Capture:
         source, code = plainly(str(guard.source)), self.fn.__code__
         hint = remedy(guard)
         warning = CaptureWarning(
-            f"FE067: {self.fn.__qualname__} was compiled {self.compiled_for.total()} times, as {source} was another at each call; from now on "
-            f"what depends on it runs between graphs\n  at: {code.co_filename}:{code.co_firstlineno}\n  hint: {hint}"
+            f"FE067: {self.fn.__qualname__} was compiled {self.compiled_for.total()} times, as {source} was another at each call; from now "
+            f"on what depends on it runs between graphs\n  at: {code.co_filename}:{code.co_firstlineno}\n  hint: {hint}"
         )
         tell(warning, 5)
 
@@ -500,8 +500,9 @@ class Capture:
         code = self.fn.__code__
         reasons = compiled.explain_miss(args, kwargs)[-1:]
         hint = next((remedy(reason.guard) for reason in reasons), REMEDY) + ", or raise the option recompile_limit"
+        times = self.compiled_for.total()
         lines = [
-            f"FE090: {self.fn.__qualname__} was compiled {self.compiled_for.total()} times and runs uncompiled for other arguments from now on",
+            f"FE090: {self.fn.__qualname__} was compiled {times} times and runs uncompiled for other arguments from now on",
             f"  at: {code.co_filename}:{code.co_firstlineno}",
             *(f"  last reason: {plainly(str(reason))}" for reason in reasons),
             f"  hint: {hint}",
