@@ -23,18 +23,20 @@ from .assumptions import asked
 from .assumptions.alias_guards import guard_shared, kept_apart
 from .assumptions.called import CALLED, NAME, hollow, left_out
 from .breaks import graph_break
-from .breaks.continuation import bound_by, define, forgetting, indent, parameter_name, releasing
+from .breaks.continuation import bound_by, define, forgetting, indent, releasing
 from .breaks.natives import is_users
-from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, quantized, sets, tensors  # noqa: F401 (how such values leave)
+from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, locks, quantized, sets, tensors  # noqa: F401 (values that leave)
 from .codegen.counting import Counting, counting, is_read
 from .codegen.defaults import filling
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
+from .codegen.signatures import as_it_is, parameters, passed_on, signature_text
 from .codegen.sources import Constants, from_stack
 from .effects.backwards import watch
 from .effects.labels import mark
 from .effects.lifetimes import refuse_dropping, refuse_forgetting
+from .effects.locks import Held, blame, hold
 from .entry.limits import FINAL
 from .entry.varying import Varying
 from .errors import Unsupported
@@ -107,13 +109,6 @@ def thread_state() -> Iterator[None]:
         for _ in range(nesting - autocast_nesting()):
             torch.autocast_increment_nesting()
         torch.random.set_rng_state(rng)
-
-
-def parameters(code: types.CodeType) -> list[str]:
-    """The names of a code's parameters, in the order in which it takes them."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return list(code.co_varnames[:count])
 
 
 def interpret(vm: Interpreter, fn: types.FunctionType, bound: Mapping[str, object]) -> tuple[Value, Frame]:
@@ -230,11 +225,12 @@ def _holds_list(at: object) -> bool:
 
 class Ended(Struct, eq=False):
     """An interpreted stretch of a function whose result or live state is ready to be rebuilt. ``result``: what the function returns, where
-    returning it is all that is left to do behind the graph."""
+    returning it is all that is left to do behind the graph. ``held``: the locks that are held meanwhile."""
 
     vm: Interpreter
     rebuilder: Rebuilder
     last: list[str]
+    held: Held | None = None
     result: object = None
 
 
@@ -256,11 +252,8 @@ def end(
         )
     refuse_dropping(vm)
     r = Rebuilder(vm)
+    names, otherwise = as_it_is(r, fn, vm.varying.called) if vm.effects.asked or vm.effects.locks else ([], "")
     if vm.effects.asked:
-        shared = [NAME] if vm.varying.called else []
-        names = [*map(parameter_name, parameters(fn.__code__)), *shared]
-        again = [*(r.constants.name(each) for each in (TailCall, call_plainly)), *(shared or [r.constants.name(fn)])]
-        otherwise = f"return {again[0]}({again[1]}, {again[2]}, {passed_on(fn.__code__)})"
         r.prologue += asked.statements(r, vm.effects.asked, vm.expected, names, otherwise)
     r.draw()
     vm.effects.calls += vm.recorder.labels.opened()
@@ -278,7 +271,9 @@ def end(
             "FE051", "a result of an embedding over a mesh that is not summed yet", "what the sum leaves out stands beside it"
         )
     vm.recorder.wrappers.forget_masks()
-    return Ended(vm, r, last, result if r.only_reads() and len(r.body) == of_result and not (vm.effects.asked or watched) else None)
+    only = r.only_reads() and len(r.body) == of_result and not (vm.effects.asked or vm.effects.locks or watched)
+    held = hold(r, names, otherwise) if vm.effects.locks else None
+    return Ended(vm, r, last, held, result if only else None)
 
 
 def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
@@ -357,7 +352,8 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Callable
     first: list[str] = []
     if called_too:
         first, defaults = [f"{NAME} = _held[-1]", *filling(fn, r.constants)], left_out(fn)
-    target, text = assemble_text(fn, [*first, *r.prologue, *lines, *forgetting(behind, forgotten)], r.constants, bool(loads))
+    block = [*r.prologue, *lines, *forgetting(behind, forgotten)]
+    target, text = assemble_text(fn, [*first, *(ended.held.around(block, bool(loads)) if ended.held else block)], r.constants, bool(loads))
     target.__defaults__, target.__kwdefaults__ = defaults
     return Translation(target, [], gm, text, loads, direct)
 
@@ -373,47 +369,6 @@ def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants
     texts = [(name, ", ".join(stub.parameters), stub.lines) for name, stub in constants.stubs.items()]
     shown = [(f"{code.co_name}", signature, lines), *texts]
     return target, "\n".join("\n".join([f"def {name}({parameters}):", *indent(body), ""]) for name, parameters, body in shown)
-
-
-def signature_text(code: types.CodeType, loads: bool = False) -> str:
-    """The parameter list of a code object, with ``_held`` in front where the guards load tensors; defaults are set on the function
-    afterwards."""
-    names = [parameter_name(n) for n in code.co_varnames]
-    n, k = code.co_argcount, code.co_kwonlyargcount
-    parts = names[:n]
-    if code.co_posonlyargcount:
-        parts.insert(code.co_posonlyargcount, "/")
-    position = n + k
-    if code.co_flags & inspect.CO_VARARGS:
-        parts.append("*" + names[position])
-        position += 1
-    elif k:
-        parts.append("*")
-    parts += names[n : n + k]
-    if loads:
-        parts[:0] = ["_held"] if code.co_posonlyargcount else ["_held", "/"]
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        parts.append("**" + names[position])
-    return ", ".join(parts)
-
-
-def call_plainly(fn: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
-    """Calls a function as it is."""
-    return fn(*args, **kwargs)
-
-
-def passed_on(code: types.CodeType) -> str:
-    """The arguments of a call as a tuple and a dictionary: text for a function with this signature."""
-    names = [parameter_name(n) for n in code.co_varnames]
-    n, k = code.co_argcount, code.co_kwonlyargcount
-    positional, named = names[:n], [f"{name!r}: {parameter_name(name)}" for name in code.co_varnames[n : n + k]]
-    position = n + k
-    if code.co_flags & inspect.CO_VARARGS:
-        positional.append("*" + names[position])
-        position += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        named.append("**" + names[position])
-    return f"({''.join(each + ', ' for each in positional)}), {{{', '.join(named)}}}"
 
 
 def translate(
@@ -435,6 +390,8 @@ def translate(
         vm, ended = attempt(fn, bound, options, context, varying, attempts)
         translation = finish(fn, ended, backend, context is None or not context.may_break)
         translation.guards, translation.loads = release(collect_guards(vm, entry_state, parameters(fn.__code__)), translation.loads)
+        if ended.held is not None:
+            ended.held.complete(translation.guards, translation.loads, [*parameters(fn.__code__), *[CALLED.name] * vm.varying.called])
         translation.fixed = vm.recorder.numbers.fixed()
         return translation
     finally:
@@ -476,7 +433,7 @@ def once(
     vm.inlined = inlined
     vm.may_break = context is not None and context.may_break
     if context is not None:
-        vm.stand_in, vm.may_end = context.stand_in, context.may_break
+        vm.stand_in, vm.may_end, vm.effects.contended = context.stand_in, context.may_break, context.contended
     attempts.append(vm)
     try:
         with thread_state():
@@ -484,6 +441,7 @@ def once(
             return vm, end(fn, vm, lambda r: [f"return {r.expr(result)}"], root, result)
     except Unsupported as exc:
         vm.recorder.wrappers.forget_masks()
+        blame(vm, exc)
         if not exc.where and vm.trace:  # what leaves the captured code, when all of it has been read
             note_place(exc, *vm.trace[-1])
         if context is None or not context.may_break or not vm.trace or exc.asked:
@@ -544,6 +502,7 @@ def prefix(
     for place in places:
         vm = Interpreter(options, place, failed.varying)
         vm.inlined, vm.stand_in, vm.may_end = failed.inlined, failed.stand_in, failed.may_end
+        vm.effects.contended = failed.effects.contended
         attempts.append(vm)
         try:
             with thread_state():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..assumptions.asked import is_asked
@@ -12,8 +13,10 @@ from ..values.base import Value
 
 if TYPE_CHECKING:
     from ..assumptions.asked import Asked
+    from ..values.locks import LockValue
     from ..values.numpy_generators import NumpyGenerator
     from .backwards import Backward
+    from .locks import Lock
 
 
 class Effects:
@@ -33,6 +36,10 @@ class Effects:
         """Of NumPy's generators (``id``) that captured code has seeded, what stands for them: what they draw is known."""
         self.asked: list[Asked] = []
         self.calls: list[tuple[object, list[Value], dict[str, Value]]] = []
+        self.locks: list[LockValue] = []
+        """Locks of before the call that captured code took (`effects.locks`), ..."""
+        self.contended: weakref.WeakSet[Lock] = weakref.WeakSet()
+        """... and those that it is not to hold, as others often do."""
         self.handles = 0
         """How many handles of hooks captured code has made; each has a number from torch's counter."""
         self.context: dict[int, Value] = {}
@@ -68,6 +75,10 @@ class Effects:
         since = next((k + 1 for k, call in enumerate(self.calls) if call is self.first), 0)
         self.calls[since:] = [call for call in self.calls[since:] if not (call[0] is setattr and call[1][0] is owner)]
         self.calls.append((setattr, [owner, name, value], {}))
+
+    def last(self) -> object:
+        """The last call that is to be made behind the graph, or None."""
+        return self.calls[-1] if self.calls else None
 
     def state(self) -> tuple[int, ...]:
         """What tells whether captured code has done anything since."""

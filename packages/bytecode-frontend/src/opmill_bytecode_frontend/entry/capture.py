@@ -8,6 +8,7 @@ import functools
 import inspect
 import logging
 import types
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Hashable, cast
 
 import torch
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from opmill_guards._native import Entry
 
+    from ..effects.locks import Lock
     from ..interpretation.machine import Interpreter
 
 log = logging.getLogger("opmill.internal")
@@ -114,6 +116,8 @@ class Context:
         """Of modules that are compiled, and run between their hooks."""
         self._compiled: dict[object, CompiledFunction] = {}
         self.turns = Turns()
+        self.contended: weakref.WeakSet[Lock] = weakref.WeakSet()
+        """Locks that others often held."""
 
     def compiled(self, fn: types.FunctionType) -> CompiledFunction:
         """The captured form of a callee."""
@@ -140,6 +144,7 @@ class Context:
             self._compiled.clear()
             self.given_up.clear()
             self.between.clear()
+            self.contended.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., object] | None:
         """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""

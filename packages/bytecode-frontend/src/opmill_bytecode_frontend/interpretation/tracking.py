@@ -542,8 +542,8 @@ def namespace(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(_thread.LockType, _thread.RLock)
 def lock(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """A lock, known by identity; it is taken and given back when the program runs."""
-    return LockValue(obj, by_identity(vm, obj, source) or Pinned(obj, "lock"))
+    """A lock: one among the arguments is known by its type; it is taken and given back when the program runs."""
+    return LockValue(obj, by_structure(vm, obj, source) or Pinned(obj, "lock"))
 
 
 @tracks(_thread._local)
