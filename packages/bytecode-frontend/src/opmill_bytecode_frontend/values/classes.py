@@ -225,7 +225,7 @@ class ModuleObject(KnownObject):
         if name == "__dict__":
             return vm.names(self.obj.__dict__)
         if (other := standing_in(vars(self.obj).get("__name__", ""), name)) is not None:
-            return vm.wrap(other, Pinned(other, name))
+            return LateModule(other, self.obj, name)
         if self.has_lost(vm, name):
             if "__getattr__" in self.obj.__dict__:
                 vm.unsupported(
@@ -280,6 +280,23 @@ class ModuleObject(KnownObject):
             super().delattr(vm, name)
         self.getattr(vm, name)  # that it is there is assumed
         vm.effects.store_global(self.obj.__dict__, name, None)
+
+
+class LateModule(ModuleObject):
+    """A module that is imported when it is first asked for, as an attribute of ``package``. ``stands``: what of it needs no import."""
+
+    def __init__(self, stands: types.SimpleNamespace, package: types.ModuleType, name: str) -> None:
+        self.stands, self.package, self.name = stands, package, name
+
+    @property
+    def obj(self) -> types.ModuleType:  # type: ignore[override]
+        """The module itself, which is imported now, as the program would."""
+        found: types.ModuleType = getattr(self.package, self.name)
+        return found
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        found = getattr(self.stands, name, None)
+        return super().getattr(vm, name) if found is None else vm.wrap(found, Pinned(found, name))
 
 
 __all__ = ["ClassValue", "ModuleObject", "SuperValue"]
