@@ -309,9 +309,7 @@ class Numbers:
         ):
             return None
         found = self.sourced(number)
-        if found is None or any(isinstance(source, TensorProperty) for source in found[2]):
-            return None
-        return FloatNumber(vm, *found).special(vm, name, [])
+        return None if found is None else FloatNumber(vm, *found).special(vm, name, [])
 
     def whole(self, vm: Machine, name: str, left: object, right: object) -> Value | None:
         """An operation of two ints, computed before the graph where it is one of 64 bits; None for others, and where it cannot be."""
@@ -331,7 +329,7 @@ class Numbers:
         """A function of ints that gives an int, computed before the graph where that is one of 64 bits; None where it cannot be.
         ``template``: Python of it; ``limits``: in which range each int has to be, ends included, which is assumed."""
         found = [self.sourced(number) for number in numbers]
-        known = [each for each in found if each is not None and not any(isinstance(source, TensorProperty) for source in each[2])]
+        known = [each for each in found if each is not None]
         ranges = list(zip(known, limits, strict=False))
         if len(known) < len(found) or not all(low <= each[0] <= high for each, (low, high) in ranges):
             return None

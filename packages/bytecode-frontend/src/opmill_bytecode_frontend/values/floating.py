@@ -10,7 +10,7 @@ from typing import Callable, Hashable
 import torch
 
 from opmill_guards.guard import Equals, SizeRelation
-from opmill_guards.source import Source, TensorProperty
+from opmill_guards.source import Source
 
 from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
@@ -287,7 +287,7 @@ def operand(vm: Machine, value: Value) -> FloatNumber | float | None:
         number, text, sources = found
         if not sources:
             return number
-        return None if any(isinstance(source, TensorProperty) for source in sources) else FloatNumber(vm, number, text, sources)
+        return FloatNumber(vm, number, text, sources)
     if value.symbolic is OF_DATA or (not value.symbolic and type(value) is not ConstantValue):
         return None
     plain = value.constant()
