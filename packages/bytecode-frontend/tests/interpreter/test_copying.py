@@ -2,11 +2,15 @@
 
 import collections
 import copy
+import dataclasses
 import types
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 from differing import attempt, differs, told
+
+from opmill_bytecode_frontend import capture
 
 
 @dataclass
@@ -96,3 +100,37 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_copies_are_pythons(name):
     differs(lambda x: (PROGRAMS[name](x), x + 1), whole=name not in ("memo", "tensors"))
+
+
+@dataclasses.dataclass
+class Settings:
+    rate: float
+    count: int = 2
+    inner: dict = dataclasses.field(default_factory=dict)
+
+
+NUMBERS = {
+    "a float": "copy.deepcopy(s)",
+    "a size": "copy.deepcopy(x.shape[0]), copy.copy(x.shape[0] * 2)",
+    "in a list": "copy.deepcopy({'a': [s, (s, x.shape[0])]})",
+    "of data classes": "dataclasses.asdict(Settings(s, x.shape[0], {'s': s})), dataclasses.astuple(Settings(s))",
+    "sizes": "copy.deepcopy(x.shape), type(copy.copy(x.shape)), copy.deepcopy([x.size()])",
+    "computed": "copy.deepcopy(s * x.shape[0] + 1)",
+}
+
+
+@pytest.mark.parametrize("text", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_that_change_are_their_own_copies(text):
+    names = {"copy": copy, "dataclasses": dataclasses, "Settings": Settings}
+    exec(f"def program(x, s):\n    return x * s, {text}", names)
+    graphs: list = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = capture(names["program"], backend, fullgraph=True)
+    for n in range(3, 8):
+        want, got = (call(torch.ones(n), n / 2) for call in (names["program"], compiled))
+        assert repr(want) == repr(got)
+    assert len(graphs) <= 2

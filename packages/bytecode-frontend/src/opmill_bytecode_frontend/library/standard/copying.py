@@ -14,7 +14,7 @@ import torch
 from ...interpretation.owners import written_in_python
 from ...values.base import MISSING, Value
 from ...values.classes import ClassValue
-from ...values.constant import ConstantValue
+from ...values.constant import LITERALS, ConstantValue
 from ...values.functions import BuiltinValue, ChangingValue, FunctionValue
 from ...values.mapping import DictValue
 from ...values.objects import ObjectValue, find_in_mro
@@ -41,6 +41,8 @@ def is_atomic(value: Value) -> bool:
         return False
     if isinstance(value, ConstantValue) and isinstance(value.value, torch.Generator):
         return False
+    if value.symbolic:
+        return value.python_type() in LITERALS  # numbers and texts that are not assumed
     return isinstance(value, ATOMIC) and not isinstance(value.real(), UNCOPIED)
 
 
@@ -126,6 +128,8 @@ def copied_tuple(vm: Interpreter, value: TupleValue, items: list[Value]) -> Tupl
     """A tuple is its own copy; of a class derived from it another one is made, as a named tuple is pickled."""
     if value.cls is tuple:
         return value if all(a is b for a, b in zip(value.values(vm), items)) else TupleValue(items)
+    if value.cls is torch.Size:  # which reduces to a call of its class
+        return TupleValue(items, torch.Size)
     maker = find_in_mro(value.cls.__mro__, "__new__")[0]
     written = any(value.written_now(vm, name) is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
     if written or not ("_fields" in vars(maker) or maker is tuple):
