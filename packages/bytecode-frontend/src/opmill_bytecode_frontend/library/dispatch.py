@@ -41,7 +41,7 @@ from ..values.tensor import TensorValue
 from ..values.warned import called_at_capture, hearing
 from .numpy.asking import has_array
 from .numpy.calls import checked, computes_arrays, made_of_sizes, numpy_called, torch_of_arrays
-from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
+from .registry import CODED, HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, Handler
 from .standard.caches import call_cached
 from .standard.numpy_chance import draw_numpy, draws_of_arrays, made_generator, numpy_random
 from .torch.devices import with_device
@@ -288,8 +288,8 @@ def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwar
         handler = NAMED.get(f"{module}.{name}")
     if handler is not None:
         return apply(vm, handler, name, args, kwargs)
-    if f"{module}.{name}" in NAMED_WITH_FUNCTION:
-        return apply(vm, NAMED_WITH_FUNCTION[f"{module}.{name}"], name, [cast(Value, fn), *args], kwargs)
+    if (handler := NAMED_WITH_FUNCTION.get(f"{module}.{name}") or CODED.get(fn.__code__)) is not None:
+        return apply(vm, handler, name, [cast(Value, fn), *args], kwargs)
     if f"{module}.{name}" in DOING:
         vm.unsupported("FE010", f"call of {module}.{name}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from types import CodeType
 from typing import Any, Callable, TypeVar
 
 Handler = Callable[..., Any]
@@ -13,6 +14,7 @@ HANDLERS: dict[object, Handler] = {}
 OBJECTS_OF: dict[type, Handler] = {}
 NAMED: dict[str, Handler] = {}
 NAMED_WITH_FUNCTION: dict[str, Handler] = {}
+CODED: dict[CodeType, Handler] = {}
 
 
 def _put(table: dict[K, Handler], keys: Iterable[K], handler: Handler) -> None:
@@ -57,6 +59,16 @@ def receives_function(*names: str) -> Callable[[H], H]:
 
     def add(handler: H) -> H:
         _put(NAMED_WITH_FUNCTION, names, handler)
+        return handler
+
+    return add
+
+
+def coded(*codes: CodeType) -> Callable[[H], H]:
+    """As ``receives_function``, for all functions of these codes, whatever they are named after."""
+
+    def add(handler: H) -> H:
+        _put(CODED, codes, handler)
         return handler
 
     return add
