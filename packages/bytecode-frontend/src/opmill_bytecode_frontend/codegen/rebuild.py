@@ -424,7 +424,10 @@ def builtin_method(r: Rebuilder, value: BuiltinMethod | TensorMethod | BuiltinCo
 def bound_slot(r: Rebuilder, value: BoundSlot) -> str:
     """A descriptor of C bound to its object."""
     owner = r.expr(value.owner)
-    return f"{r.constants.name(value.raw)}.__get__({f'None, {owner}' if type(value.raw) is types.ClassMethodDescriptorType else owner})"
+    if type(value.raw) is types.ClassMethodDescriptorType:
+        return f"{r.constants.name(value.raw)}.__get__(None, {owner})"
+    cls = r.class_name(value.owner.python_type())  # without one some of C's crash
+    return f"{r.constants.name(value.raw)}.__get__({owner}, {cls})"
 
 
 @rebuilds(PartialValue)

@@ -32,7 +32,7 @@ from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
 from ..values.exceptions import ExceptionObject
-from ..values.functions import MethodValue
+from ..values.functions import MethodValue, stays
 from ..values.mapping import DictValue, DictView, SetValue, mapping_of, reads_as_dict
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.overriding import asked
@@ -217,12 +217,20 @@ def fold(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value])
     return made_anew(vm, obj, result)
 
 
+def has_state(result: object) -> bool:
+    """Whether an object may change: one of a class of an extension module that is equal to itself alone does, as a rule
+    (``zlib.compressobj()``)."""
+    cls = type(result)
+    extension = bool(cls.__flags__ & (1 << 9)) and not written_in_python(cls)
+    return issubclass(cls, CHANGING) or (extension and not stays(cls) and not issubclass(cls, CHANGEABLE))
+
+
 def made_anew(vm: Interpreter, obj: object, result: Any) -> Value:
     """What a function gave at capture, as another such object at each call."""
     if hasattr(type(result), "__next__"):
-        return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))
+        return ConstantValue(()).walk(list(itertools.islice(result, MOST_MADE)), type(result))
     constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
-    if issubclass(type(result), CHANGING) or (
+    if has_state(result) or (
         constructs
         and written_in_python(type(result))
         and not exempt(type(result).__module__)

@@ -39,8 +39,10 @@ def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
 
 
 def written_in_python(cls: type) -> bool:
-    """Whether a class was made by a ``class`` statement. Heap types of extension modules (the deque of 3.12) are immutable."""
-    return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & (1 << 8)
+    """Whether a class was made by a ``class`` statement. Heap types of extension modules are immutable (the deque of 3.12), or
+    their objects have no dictionary, and they do not say so by ``__slots__`` (``zlib.Compress``)."""
+    flags = cls.__flags__
+    return bool(flags & (1 << 9)) and not flags & (1 << 8) and (cls.__dictoffset__ != 0 or "__slots__" in cls.__dict__)
 
 
 def name_in_c(cls: type) -> str:

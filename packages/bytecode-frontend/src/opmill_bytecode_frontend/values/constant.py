@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Callable
 
 from opmill_guards.source import Source
@@ -79,6 +79,8 @@ class ConstantValue(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if type(self.value) is str and (text := told(self, name, args, kwargs)) is not None:
             return text
+        if (again := self.again(vm, name, args, kwargs)) is not None:
+            return again
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
@@ -106,7 +108,17 @@ class ConstantValue(Value):
             function = getattr(self.value, name)
         except AttributeError as exc:
             vm.throw_real(exc)
-        return vm.fresh(called_at_capture(vm, function, plain, named))
+        return self.given(vm, called_at_capture(vm, function, plain, named))
+
+    def again(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+        """An iterator over it, forward or backward, each time another one; None for other methods."""
+        if args or kwargs or not hasattr(type(self.value), name):
+            return None
+        return self.iterate(vm) if name == "__iter__" else self.m___reversed__(vm) if name == "__reversed__" else None
+
+    def given(self, vm: Machine, result: object) -> Value:
+        """What a method gave at capture, as it is given at each call: an iterator that nobody has asked yet."""
+        return self.walk(list(result), type(result)) if isinstance(result, Iterator) else vm.fresh(result)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         kind = type(self.value)
@@ -115,6 +127,8 @@ class ConstantValue(Value):
             return None
         if kind is str and (text := told(self, name, args, {})) is not None:
             return text
+        if (again := self.again(vm, name, args, {})) is not None:
+            return again
         if name == "__invert__" and type(self.value) is bool:  # which Python warns of
             return vm.fresh(called_at_capture(vm, slot, [self.value], {}))
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
@@ -129,7 +143,7 @@ class ConstantValue(Value):
         if name in ("__mul__", "__rmul__") and type(self.value) in (str, bytes) and not hasattr(plain[0], "__index__"):
             return ConstantValue(NotImplemented)
         try:
-            return vm.fresh(slot(self.value, *plain))
+            return self.given(vm, slot(self.value, *plain))
         except Exception as exc:
             vm.throw_real(exc)
 

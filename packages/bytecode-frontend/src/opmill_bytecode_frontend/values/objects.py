@@ -173,9 +173,9 @@ def bound_in_c(vm: Machine, method: types.BuiltinFunctionType | types.MethodWrap
     it may be another one, of a class behind them (``super``)."""
     real, name, cls = method.__self__, method.__name__, type(method.__self__)
     having = [each.__dict__[name] for each in cls.__mro__ if name in each.__dict__]
-    raw = next((each for each in having if isinstance(each, BOUND_BY_TYPES) and each.__get__(real) == method), None)
+    raw = next((each for each in having if isinstance(each, BOUND_BY_TYPES) and each.__get__(real, cls) == method), None)
     if raw is not None and len(having) > 1 and source is not None and type(source) is not Pinned:
-        vm.guard(Predicate(source, lambda now: raw.__get__(now.__self__) == now, f"is {raw.__qualname__} of an object"))
+        vm.guard(Predicate(source, lambda now: raw.__get__(now.__self__, type(now.__self__)) == now, f"is {raw.__qualname__} of an object"))
     if raw is None or (raw is having[0] and not written_in_python(cls)):
         return vm.getattr(owner, name)
     return BoundSlot(raw, owner)
@@ -193,7 +193,7 @@ def tell_attribute(error: Value, owner: Value, name: str) -> None:
 def is_empty(owner: object, slot: str) -> bool:
     """Whether an object has nothing in a slot of its class."""
     try:
-        find_in_mro(type(owner).__mro__, slot)[1].__get__(owner)
+        find_in_mro(type(owner).__mro__, slot)[1].__get__(owner, type(owner))
     except AttributeError:
         return True
     return False
