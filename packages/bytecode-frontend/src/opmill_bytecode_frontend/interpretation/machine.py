@@ -54,7 +54,7 @@ from .identity import is_held, same_constants, same_numbers
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
-from .owners import compiles, exempt, installed, is_disabled, optimizers_own, programs_line, underneath
+from .owners import FIXED, compiles, exempt, installed, is_disabled, optimizers_own, programs_line, underneath
 from .registrations import Registrations
 from .tracking import tracker
 
@@ -280,12 +280,12 @@ class Interpreter(Operators, Assumptions):
         return found[1]
 
     def may_be_rebound(self, namespace: dict[str, object], value: object) -> bool:
-        """Whether a name of torch or the standard library is guarded: functions and classes that user code reads, torch's functional forms,
-        and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
-        if namespace is sys.__dict__ and not callable(value):
+        """Whether a name of torch or the standard library is guarded: what user code reads, other than modules and dtypes, torch's
+        functional forms, and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
+        if type(value) in LITERALS or (namespace is sys.__dict__ and not callable(value)):
             return type(value) not in LITERALS  # whose values are guarded
         read_by_user = self.frame is not None and not installed(self.frame.code.co_filename)
-        return callable(value) and (read_by_user or namespace.get("__name__") == "torch.nn.functional")
+        return not isinstance(value, FIXED) if read_by_user else callable(value) and namespace.get("__name__") == "torch.nn.functional"
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
+FIXED = (ModuleType, torch.dtype, torch.layout, torch.memory_format)
+"""Kinds of values of names that nobody puts others in the place of."""
 VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 TORCH = os.path.dirname(torch.__file__) + os.sep
 _DISABLING = ("_dynamo_disable.", "disable_if_config_true.")
@@ -187,4 +189,4 @@ def where_called(frame: Frame) -> dict[str, Any]:
     return {"place": frame.caller.place} if frame.caller.has_places else {}
 
 
-__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users", "programs_line", "where_called", "work_of_package"]
+__all__ = ["EXEMPT", "FIXED", "began", "exempt", "installed", "is_disabled", "is_users", "programs_line", "where_called", "work_of_package"]
