@@ -51,7 +51,11 @@ def test_what_a_program_lets_go_of(obj: object) -> None:
     assert may_die(obj) and type(weak(obj)) is WeakObject
 
 
-@pytest.mark.parametrize("obj", [1, "x", None, (), [], {}, Thing, enum, len, made_by_a_call, Color.RED, made_by_a_call.__code__], ids=repr)
+@pytest.mark.parametrize(
+    "obj",
+    [1, "x", None, (), [], {}, Thing, enum, len, made_by_a_call, Color.RED, made_by_a_call.__code__],
+    ids=lambda obj: type(obj).__name__,
+)
 def test_what_lives_on_or_cannot_be_referred_to(obj: object) -> None:
     assert not may_die(obj) and weak(obj) is obj
 
