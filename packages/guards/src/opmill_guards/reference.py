@@ -16,7 +16,7 @@ from ._native import instance_dict
 from .errors import GuardError
 from .guard import Guard
 from .kinds import kind_of
-from .storage import keys_of
+from .storage import is_of, keys_of
 from .texts import of_error
 from .weak import DEAD, living
 
@@ -48,37 +48,37 @@ def _attr(source: s.Attr, base: Any, local_values: Locals) -> Any:
 
 
 def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> Any:
-    return type.__dict__["__dict__"].__get__(base) if isinstance(base, type) else instance_dict(base)
+    return type.__dict__["__dict__"].__get__(base) if is_of(base, type) else instance_dict(base)
 
 
 def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
     key = _living(source.key)
-    if isinstance(base, dict):  # not by __getitem__: that asks __missing__, which may change the dictionary
+    if is_of(base, dict):  # not by __getitem__: that asks __missing__, which may change the dictionary
         if (found := dict.get(base, key, _ABSENT)) is _ABSENT:
             raise KeyError(key)
         return found
     for builtin in (tuple, list, deque):
-        if isinstance(base, builtin):
+        if is_of(base, builtin):
             return builtin.__getitem__(base, key)  # type: ignore[index]
-    if isinstance(base, MappingProxyType):
+    if is_of(base, MappingProxyType):
         return base[key]
     raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple, list or deque")
 
 
 def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:
-    if not isinstance(base, (dict, MappingProxyType)) or source.position < 0:
+    if not is_of(base, (dict, MappingProxyType)) or source.position < 0:
         raise Unreadable(f"{source.base} is not a dict")
     return keys_of(base)[source.position]
 
 
 def value_at(table: Any, position: int) -> Any:
     """What a dict, or a proxy of one, has for the key at that position, which is not asked for its hash. IndexError where there is none."""
-    kind: Any = next((kind for kind in (OrderedDict, dict) if isinstance(table, kind)), type(table))
+    kind: Any = next((kind for kind in (OrderedDict, dict) if is_of(table, kind)), type(table))
     return list(itertools.islice(kind.values(table), position, position + 1))[0]  # noqa: RUF015
 
 
 def _value_at(source: s.DictValueAt, base: Any, local_values: Locals) -> Any:
-    if not isinstance(base, (dict, MappingProxyType)) or source.position < 0:
+    if not is_of(base, (dict, MappingProxyType)) or source.position < 0:
         raise Unreadable(f"{source.base} is not a dict")
     return value_at(base, source.position)
 
@@ -90,7 +90,7 @@ def iterated(iterator: Any) -> Any:
         if at:
             return of[0]
     elif type(iterator) in TABLE_ITERATORS and (found := gc.get_referents(iterator)):
-        return next(each for each in found if isinstance(each, dict))
+        return next(each for each in found if is_of(each, dict))
     raise Unreadable("it is no iterator over a container of Python's, or has come to its end")
 
 
@@ -100,11 +100,11 @@ def ahead(iterator: Any, distance: int) -> Any:
     left = iterator.__length_hint__()
     if not 0 <= distance < left:
         raise Unreadable("the iterator has no such item")
-    if isinstance(of, dict):
+    if is_of(of, dict):
         items = _VIEWS[type(iterator)](of)
         return next(itertools.islice(items, len(items) - left + distance, None))
     at = iterator.__reduce__()[2]
-    kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(of, kind)), type(of))
+    kind: Any = next((kind for kind in (list, tuple, deque) if is_of(of, kind)), type(of))
     return kind.__getitem__(of, at + distance)
 
 
@@ -131,7 +131,7 @@ def _inside(source: s.Inside, base: Any, local_values: Locals) -> Any:
 
 
 def _context_value(source: s.ContextValue, base: Any, local_values: Locals) -> Any:
-    if not isinstance(base, ContextVar):
+    if not is_of(base, ContextVar):
         raise Unreadable(f"{source.base} is no context variable")
     try:
         return base.get()
@@ -150,13 +150,13 @@ def _type_of(source: s.TypeOf, base: Any, local_values: Locals) -> Any:
 
 
 def _cell(source: s.CellContents, base: Any, local_values: Locals) -> Any:
-    if not isinstance(base, CellType):
+    if not is_of(base, CellType):
         raise Unreadable(f"{source.base} is not a cell")
     return base.cell_contents
 
 
 def _referent(source: s.Referent, base: Any, local_values: Locals) -> Any:
-    if not isinstance(base, weakref.ref):
+    if not is_of(base, weakref.ref):
         raise Unreadable(f"{source.base} is not a weak reference")
     found = weakref.ref.__call__(base)
     if found is None:

@@ -45,7 +45,7 @@ def _plainly(value: Any, depth: int) -> str:
     if kind is dict and depth:
         items = [f"{_plainly(k, depth - 1)}: {_plainly(v, depth - 1)}" for k, v in itertools.islice(value.items(), _MOST_ITEMS)]
         return f"{{{', '.join(items)}}}"
-    if isinstance(value, enum.Enum) and "_name_" in (own := object.__getattribute__(value, "__dict__")):
+    if issubclass(kind, enum.Enum) and "_name_" in (own := object.__getattribute__(value, "__dict__")):
         return f"{kind.__qualname__}.{own['_name_']}"
     if kind.__module__ in ("torch", "numpy", "torch.nn.parameter"):  # types, devices, tensors
         try:

@@ -14,6 +14,7 @@ from . import source as s
 from .errors import GuardError
 from .guard import Guard, ModuleTree
 from .kinds import kind_of
+from .storage import is_of
 from .texts import of_error, short
 from .weak import DEAD, WeakObject, living
 
@@ -280,20 +281,20 @@ def _facts(of: Struct) -> list[str]:
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value)
+    return value is None or (is_of(value, str) and not value)
 
 
 def _text(value: Any) -> str:
     """What a field of a guard holds: the program's own objects are not asked."""
-    if isinstance(value, tuple) and len(value) > 8:
+    if is_of(value, tuple) and len(value) > 8:
         return f"<{len(value)} of them>"
-    if isinstance(value, tuple) and any(isinstance(each, Struct) for each in value):
+    if is_of(value, tuple) and any(is_of(each, Struct) for each in value):
         text = f"({', '.join(map(_text, value))})"
-    elif isinstance(value, Struct):
+    elif is_of(value, Struct):
         source = [str(value.source)] if hasattr(value, "source") else []
         text = f"{type(value).__name__}({', '.join([*source, *_facts(value)])})"
     else:
-        text = type.__dict__["__qualname__"].__get__(value) if isinstance(value, type) else short(value, 200)
+        text = type.__dict__["__qualname__"].__get__(value) if is_of(value, type) else short(value, 200)
     return text if len(text) <= 200 else text[:197] + "..."
 
 

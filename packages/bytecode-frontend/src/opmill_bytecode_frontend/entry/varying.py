@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from opmill_guards import reference
 from opmill_guards.guard import Equals, Is, Length, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
 from opmill_guards.source import Item, Local, Source
-from opmill_guards.storage import length_of
+from opmill_guards.storage import is_of, length_of
 from opmill_guards.weak import WeakObject, kind_of_held, living
 
 from ..assumptions.asked import is_asked
@@ -242,7 +242,7 @@ class Seen:
                 elif is_of_text(guard):
                     if reference.check(guard, values):
                         same.add(guard.source)
-                    elif isinstance(value_of(guard.source, values), (str, bytes, set, frozenset)):  # not where it is not given at all
+                    elif is_of(value_of(guard.source, values), (str, bytes, set, frozenset)):  # not where it is not given at all
                         texts.add(guard.source)
                         said[guard.source] = guard
                 elif type(guard) in (Is, TypeIs) and from_argument(guard.source):
@@ -353,8 +353,8 @@ def is_another(one: object, other: object) -> bool:
 def is_replaced(guard: Is, now: object) -> bool:
     """Whether an attribute or item holds another container, or object of the program's, of the same class."""
     found = type(guard.source) is Item and now is not living(guard.object) and type(now) is kind_of_held(guard.object)
-    plain = isinstance(now, (dict, list, collections.deque, SimpleNamespace)) or is_another(guard.object, now)
-    return found and plain and not isinstance(now, (FunctionType, torch.nn.Module, torch.Tensor, type))
+    plain = is_of(now, (dict, list, collections.deque, SimpleNamespace)) or is_another(guard.object, now)
+    return found and plain and not is_of(now, (FunctionType, torch.nn.Module, torch.Tensor, type))
 
 
 def is_remade(guard: Is | TypeIs, now: object) -> bool:

@@ -39,7 +39,7 @@ from ..registry import handles, handles_objects_of, named
 from ..standard.whole_numbers import remainder_of_power, rounded_to
 from . import unfinished
 from .iteration import each
-from .protocols import fits, is_asked_of_instances
+from .protocols import fits, is_asked_of_instances, is_real_instance
 
 if TYPE_CHECKING:
     from ...interpretation.frame import Frame
@@ -137,10 +137,8 @@ def is_instance_of(vm: Interpreter, value: Value, cls: Any) -> bool:
         if isinstance(value, ObjectValue) and says_its_class(value.cls):
             said = plain_classes(vm, vm.getattr(value, "__class__"))
             return issubclass(value.cls, cls) or issubclass(said, cls)
-        if real is not MISSING and not isinstance(value, BuiltinValue):
-            return isinstance(real, cls)
-        if isinstance(value, BuiltinValue):
-            return isinstance(value.obj, cls)
+        if (obj := value.obj if isinstance(value, BuiltinValue) else real) is not MISSING:
+            return is_real_instance(vm, obj, cls)
         return issubclass(value.python_type(), cls) if isinstance(cls, type) else isinstance_of(value.python_type(), cls)
     except Exception as exc:
         return vm.throw_real(exc)

@@ -1,18 +1,27 @@
-"""``isinstance`` by protocols of ``typing.runtime_checkable``, which ask what an object has rather than what it is."""
+"""``isinstance`` of what does not tell by its class: by protocols of ``typing.runtime_checkable``, which ask what an object has, and of
+weak proxies, which ask another object."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import typing
+import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...values.base import MISSING, Value
 from ...values.objects import ObjectValue, find_in_mro
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
+
+
+def is_real_instance(vm: Interpreter, obj: object, cls: Any) -> bool:
+    """``isinstance`` of an object of before the call. What a weak proxy stands for is not guarded, and may be gone."""
+    if type(obj) in weakref.ProxyTypes and not issubclass(type(obj), cls):
+        vm.unsupported("FE018", "isinstance of a weak proxy", "what it stands for is known when the program runs")
+    return isinstance(obj, cls)
 
 
 def is_asked_of_instances(cls: object, kind: type) -> bool:
