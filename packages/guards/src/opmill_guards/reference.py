@@ -59,7 +59,7 @@ def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
         return found
     for builtin in (tuple, list, deque):
         if is_of(base, builtin):
-            return builtin.__getitem__(base, key)  # type: ignore[index]
+            return builtin.__getitem__(base, key)
     if is_of(base, MappingProxyType):
         return base[key]
     raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple, list or deque")

@@ -8,7 +8,7 @@ import sys
 import typing
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...values.base import MISSING, Value
 from ...values.objects import ObjectValue, find_in_mro
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
-def is_real_instance(vm: Interpreter, obj: object, cls: Any) -> bool:
+def is_real_instance(vm: Interpreter, obj: object, cls: type) -> bool:
     """``isinstance`` of an object of before the call. What a weak proxy stands for is not guarded, and may be gone."""
     if type(obj) in weakref.ProxyTypes and not issubclass(type(obj), cls):
         vm.unsupported("FE018", "isinstance of a weak proxy", "what it stands for is known when the program runs")
