@@ -47,17 +47,20 @@ def test_what_both_have_is_a_batch():
     "changes",
     [
         {"op": "max"},
-        {"t": "float32", "a": "a[64*i + k]"},
         {"depth": 8},  # too small for a tensor core
         {"a": "a[64*i + j]"},  # does not go along what is summed
         {"a": "a[64*i + k + 0*j]", "b": "b[64*k]"},  # nothing goes along the columns
         {"b": "c[64*k + j]", "role": "inout"},  # reads what it writes
     ],
-    ids=["no sum", "no half precision", "short", "not along the sum", "no columns", "its own result"],
+    ids=["no sum", "short", "not along the sum", "no columns", "its own result"],
 )
 def test_what_is_no_product(changes):
-    if changes.get("t") == "float32":
-        text = TEXT.format(**(PLAIN | changes | {"out": "float32", "store": "s"})).replace("cast.float32(", "neg(")
-        assert dot_of(parse(text).nests[0], {}) is None
-    else:
-        assert product(**changes) is None
+    assert product(**changes) is None
+
+
+@pytest.mark.parametrize(("dtype", "found"), [("float32", True), ("float64", False), ("int64", False)])
+def test_sums_of_float32_are_products_too(dtype, found):
+    text = TEXT.format(**(PLAIN | {"t": dtype, "out": dtype, "store": "s"})).replace("cast.float32(", "neg(")
+    text = text.replace("sum s: float32", f"sum s: {dtype}")
+    product = dot_of(parse(text).nests[0], {})
+    assert (product is not None and product.dtype == "float32") is found
