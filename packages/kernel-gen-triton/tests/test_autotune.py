@@ -9,6 +9,7 @@ from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import cases
 from opmill_kernel_gen_triton import autotune, toolchain
 from opmill_kernel_gen_triton.budget import DEFAULT
+from opmill_kernel_gen_triton.dots.shape import OF_FLOATS, SHAPES
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
@@ -18,8 +19,16 @@ PLAIN, MEASURED = GeneratorOptions("cuda:0"), GeneratorOptions("cuda:0", measure
 
 
 def test_variants_begin_with_what_the_cost_model_takes() -> None:
-    tried = autotune.variants(DEFAULT)
+    tried = autotune.variants(DEFAULT, [*SHAPES, *OF_FLOATS])
     assert tried[0] == DEFAULT and len(set(tried)) == len(tried)
+
+
+@pytest.mark.parametrize(
+    ("name", "tiles"),
+    [("product_whole_bfloat16_plain", SHAPES), ("product_whole_float32_plain", OF_FLOATS), ("softmax_64x700", ())],
+)
+def test_tiles_are_tried_of_what_is_multiplied(name, tiles) -> None:
+    assert tuple(autotune.tiles_of(next(c.kernel for c in cases() if c.name == name))) == tiles
 
 
 def sealed(store, ref):

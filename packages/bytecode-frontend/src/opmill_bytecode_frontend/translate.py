@@ -138,7 +138,7 @@ def state_guard() -> GlobalState:
 
 def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list[str]) -> list[Guard]:
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
-    assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
+    assumed of results that are asked for before the graph is completed. ``names``: what the function is given."""
     vm.guard_hooks_apart()
     for guard in vm.recorder.wrappers.assumed():
         vm.guard(guard)
@@ -172,7 +172,6 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
             release(late)[0],
             [
                 *names,
-                *([CALLED.name] if vm.varying.called else []),
                 *(call.source.name for call in vm.effects.asked if call.source is not None),
             ],
         )
@@ -389,9 +388,10 @@ def translate(
     try:
         vm, ended = attempt(fn, bound, options, context, varying, attempts)
         translation = finish(fn, ended, backend, context is None or not context.may_break)
-        translation.guards, translation.loads = release(collect_guards(vm, entry_state, parameters(fn.__code__)), translation.loads)
+        names = [*parameters(fn.__code__), *([CALLED.name] if vm.varying.called else [])]
+        translation.guards, translation.loads = release(collect_guards(vm, entry_state, names), translation.loads)
         if ended.held is not None:
-            ended.held.complete(translation.guards, translation.loads, [*parameters(fn.__code__), *[CALLED.name] * vm.varying.called])
+            ended.held.complete(translation.guards, translation.loads, names)
         translation.fixed = vm.recorder.numbers.fixed()
         return translation
     finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,6 +17,17 @@ from opmill_bytecode_frontend import capture
 sys.path.insert(0, str(Path(__file__).parent))  # what writes programs, beside these tests
 
 from alike import same  # noqa: E402 - it lies there
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What only the collector finds counts as alive."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def outcome(fn: Any, args: Any) -> Any:

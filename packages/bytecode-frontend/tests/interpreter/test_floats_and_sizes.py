@@ -28,31 +28,43 @@ def outcome(call, given):
         return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("term", TERMS)
-def test_they_are_what_they_are(term, use):
+def program_of(value):
     names = {"torch": torch, "math": math}
-    exec(f"def program(x, s):\n    n, m = x.shape\n    return {use.format(term)}", names)
-    compiled = capture(names["program"], "eager")
-    for given in CALLS:
-        want, got = outcome(names["program"], given), outcome(compiled, given)
-        assert same(want, got), (given, want, got)
+    exec(f"def program(x, s):\n    n, m = x.shape\n    return {value}", names)
+    return names["program"]
 
 
-@pytest.mark.parametrize("term", [term for term in TERMS if "**" not in term and "max" not in term and "min" not in term])
-def test_they_share_a_graph(term):
+def agree(value, calls):
+    program = program_of(value)
+    compiled = capture(program, "eager")
+    for given in calls:
+        want, got = outcome(program, given), outcome(compiled, given)
+        assert same(want, got), (value, given, want, got)
+
+
+def graphs_of(term, calls):
+    """How many graphs calls of a product with the term take."""
     graphs = []
 
     def backend(gm, example_inputs):
         graphs.append(gm)
         return gm.forward
 
-    names = {"torch": torch, "math": math}
-    exec(f"def program(x, s):\n    n, m = x.shape\n    return x * ({term})", names)
-    compiled = capture(names["program"], backend)
-    for n in range(3, 9):
-        outcome(compiled, (n, n + 1, n / 2))
-    assert len(graphs) <= 2
+    compiled = capture(program_of(f"x * ({term})"), backend)
+    for given in calls:
+        outcome(compiled, given)
+    return len(graphs)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("term", TERMS)
+def test_they_are_what_they_are(term, use):
+    agree(use.format(term), CALLS)
+
+
+@pytest.mark.parametrize("term", [term for term in TERMS if "**" not in term and "max" not in term and "min" not in term])
+def test_they_share_a_graph(term):
+    assert graphs_of(term, [(n, n + 1, n / 2) for n in range(3, 9)]) <= 2
 
 
 WHOLE = [
@@ -74,25 +86,9 @@ USED = [
 @pytest.mark.parametrize("term", WHOLE)
 def test_ints_that_python_computes_of_sizes(term):
     for use in USED:
-        names = {"torch": torch, "math": math}
-        exec(f"def program(x, s):\n    n, m = x.shape\n    return {use.format(term)}", names)
-        compiled = capture(names["program"], "eager")
-        for given in ((3, 2, 0), (4, 5, 0), (5, 3, 0), (8, 4, 0), (7, 2, 0), (1, 6, 0), (0, 3, 0), (12, 1, 0)):
-            want, got = outcome(names["program"], given), outcome(compiled, given)
-            assert same(want, got), (use, given, want, got)
+        agree(use.format(term), [(3, 2, 0), (4, 5, 0), (5, 3, 0), (8, 4, 0), (7, 2, 0), (1, 6, 0), (0, 3, 0), (12, 1, 0)])
 
 
 @pytest.mark.parametrize("term", [term for term in WHOLE if term != "int(n ** 0.5)"])
 def test_ints_that_python_computes_share_a_graph(term):
-    graphs = []
-
-    def backend(gm, example_inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    names = {"torch": torch, "math": math}
-    exec(f"def program(x, s):\n    n, m = x.shape\n    return x * ({term})", names)
-    compiled = capture(names["program"], backend)
-    for n in range(5, 14):
-        outcome(compiled, (n, n + 2, 0))
-    assert len(graphs) <= 4  # results of 0 and 1 are assumed, as sizes are
+    assert graphs_of(term, [(n, n + 2, 0) for n in range(5, 14)]) <= 4  # results of 0 and 1 are assumed, as sizes are

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import gc
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -162,16 +161,6 @@ def survivors(cls: type[Thing], make: Callable[[Any], Made], use: Use) -> int:
         assert torch.equal(*tensors)
         del o, held, found, wanted
     return sum(each() is not None for each in told)
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """What only the collector finds counts as alive."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,8 +1,7 @@
 """Objects that tell when they die, in cells of functions that captured code is given or makes: no capture and no guard keeps them."""
 
 import functools
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -84,19 +83,11 @@ def program(decorator: Callable[..., Any], first: bool, called: bool, own: bool)
     return with_class_inside if own else with_class_outside
 
 
-@pytest.fixture
-def no_collections() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.parametrize("decorator", [wrapped, nested, noted, plain])
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("called", [False, True])
 @pytest.mark.parametrize("own", [False, True])
-@pytest.mark.usefixtures("no_collections")
+@pytest.mark.usefixtures("no_collector")
 def test_what_a_function_keeps_dies_with_it(decorator: Callable[..., Any], first: bool, called: bool, own: bool) -> None:
     function = program(decorator, first, called, own)
     compiled = capture(function)  # type: ignore[arg-type]

@@ -341,16 +341,6 @@ def a_default_that_is_replaced() -> tuple[Any, Told]:
     return kept, told
 
 
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """What only the collector finds counts as alive."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_a_program_let_go_of(name: str, no_collector: None) -> None:

@@ -5,6 +5,7 @@ known by what is in it. An entry of which an object has died fits no call any mo
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ class Release:
     @staticmethod
     def _each(values: tuple[Any, ...], of: Callable[[Any], Any]) -> tuple[Any, ...]:
         made = tuple(map(of, values))
-        return values if all(map(_is, made, values)) else made
+        return values if all(map(operator.is_, made, values)) else made
 
     def identity(self, guard: Is) -> Iterator[Guard]:
         """A tuple cannot be referred to weakly, and which one it is makes no difference where its items are the same."""
@@ -116,10 +117,6 @@ class Release:
 def holds_mortal(obj: Any) -> bool:
     """Whether it is a tuple with an object that may die, perhaps in another."""
     return type(obj) is tuple and any(may_die(item) or holds_mortal(item) for item in obj)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 _RULES: dict[type, Callable[[Release, Any], Iterator[Guard]]] = {

@@ -12,6 +12,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from .constants import is_constant
+from .storage import is_of
 
 DEAD: Any = type("Dead", (), {"__repr__": lambda self: "<an object that has died>"})()
 """What stands for an object that died; it is no object of a program."""
@@ -44,7 +45,7 @@ class WeakObject(weakref.ref[Any]):
 
 def lasts(obj: Any) -> bool:
     """Whether an object lives as long as the module, or the code, that defines it."""
-    return issubclass(type(obj), _LASTING)  # isinstance may ask the object
+    return is_of(obj, _LASTING)
 
 
 def may_die(obj: Any) -> bool:

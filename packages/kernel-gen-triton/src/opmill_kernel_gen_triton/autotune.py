@@ -20,7 +20,8 @@ from opmill_runtime_cache.devices.cuda.timing import device_seconds
 from opmill_runtime_cache.plan.launch import LaunchData
 
 from .attention.shape import OTHERS
-from .budget import Budget
+from .budget import Budget, DotShape
+from .dots.match import dot_of
 from .dots.shape import OF_FLOATS, SHAPES
 from .tiling import UNKNOWN
 
@@ -30,9 +31,9 @@ _BYTES_SHARE = 4
 """Memory may be taken up to this part of what is free."""
 
 
-def variants(budget: Budget) -> list[Budget]:
+def variants(budget: Budget, dots: Sequence[DotShape] = ()) -> list[Budget]:
     """Budgets to try, the given one first: tiles, rows kept whole or walked, the bytes of a row that a thread takes, warps, how many
-    go over rows and columns at once."""
+    go over rows and columns at once. ``dots``: tiles of products."""
     changes: tuple[dict[str, Any], ...] = (
         {},
         {"shift": 1},
@@ -52,10 +53,14 @@ def variants(budget: Budget) -> list[Budget]:
         {"resident": budget.resident // 2},
         {"resident": budget.resident * 2},
     )
-    return [
-        replace(budget, **change)
-        for change in (*changes, *({"dot": shape} for shape in (*SHAPES, *OF_FLOATS)), *({"attention": a} for a in OTHERS))
-    ]
+    return [replace(budget, **change) for change in (*changes, *({"dot": shape} for shape in dots), *({"attention": a} for a in OTHERS))]
+
+
+def tiles_of(kernel: LoopKernel) -> list[DotShape]:
+    """The tiles to try for the products of a kernel."""
+    sizes = dict.fromkeys(kernel.symbols, UNKNOWN)
+    types = {dot.dtype for nest in kernel.nests if (dot := dot_of(nest, sizes)) is not None}
+    return [shape for shapes, of in ((SHAPES, types - {"float32"}), (OF_FLOATS, types & {"float32"})) if of for shape in shapes]
 
 
 def fastest(kernel: LoopKernel, ways: Sequence[tuple[LaunchData, bytes]], device: torch.device) -> int:

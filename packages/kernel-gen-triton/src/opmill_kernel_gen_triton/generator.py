@@ -165,11 +165,11 @@ class TritonKernelGenerator:
         self, wanted: dict[str, LoopKernel], texts: dict[str, KernelText], options: GeneratorOptions, arch: int
     ) -> dict[str, list[tuple[LaunchData, bytes]]]:
         """Other ways to write each kernel, where this process can run them."""
-        from .autotune import variants
+        from .autotune import tiles_of, variants
 
         if toolchain.arch_of(options.device) != arch:
             return {}
-        found = {key: [_text(k, b, options.precise) for b in variants(self.budget)[1:]] for key, k in wanted.items()}
+        found = {key: [_text(k, b, options.precise) for b in variants(self.budget, tiles_of(k))[1:]] for key, k in wanted.items()}
         ways = {key: [t for t in dict.fromkeys(each) if t.functions != texts[key].functions] for key, each in found.items()}
         jobs = {unit: job for each in ways.values() for text in each for unit, job in _jobs(text, arch, options.precise).items()}
         try:

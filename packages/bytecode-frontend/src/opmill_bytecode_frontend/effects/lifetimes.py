@@ -55,7 +55,7 @@ def is_mortal(obj: object) -> bool:
 
 def is_referred_to(obj: object) -> bool:
     """Whether the program has weak references to an object: those of guards are none of its own."""
-    return weakref.getweakrefcount(obj) > 0 and any(type(each) is not WeakObject for each in weakref.getweakrefs(obj))
+    return any(type(each) is not WeakObject for each in weakref.getweakrefs(obj))
 
 
 def holds_mortal(obj: Any, depth: int = 3) -> bool:

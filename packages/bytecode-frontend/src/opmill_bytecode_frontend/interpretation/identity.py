@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from opmill_guards.source import ContextValue, Local, Pinned, Referent, Source
+from opmill_guards.storage import is_of
 
 from ..values.base import Machine, Value
 from ..values.constant import ConstantValue, is_nan
@@ -36,7 +37,7 @@ def is_held(vm: Interpreter, source: Source, obj: object) -> bool:
     whoever knows it need not keep it alive."""
     if type(source) is Pinned:
         return True
-    kept = issubclass(type(obj), CONTAINERS) and not type(obj).__weakrefoffset__
+    kept = is_of(obj, CONTAINERS) and not type(obj).__weakrefoffset__
     return root_is_pinned(source) and not kept and vm.varying.rebound.isdisjoint(way_to(source))
 
 

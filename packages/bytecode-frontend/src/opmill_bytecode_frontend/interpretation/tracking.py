@@ -24,7 +24,7 @@ from opmill_guards.constants import is_constant
 from opmill_guards.guard import Equals, Is, Length, Predicate, SameObject, TypeIs
 from opmill_guards.release import holds_mortal
 from opmill_guards.source import Attr, DictKeyAt, DictValueAt, InstanceDict, Item, Pinned, Source, TypeOf
-from opmill_guards.storage import length_of
+from opmill_guards.storage import is_of, length_of
 from opmill_guards.weak import lasts
 
 from ..assumptions.arrays_before import array_of_before, number_of_before
@@ -278,7 +278,7 @@ def dict_items(obj: dict[Any, object], source: Source | None, vm: Interpreter) -
 
 def is_made_of_parts(key: object) -> bool:
     """Whether which object a key is does not matter, but what is in it: it has a hash of its own, and others are equal."""
-    if type(key) in LITERALS or is_constant(key) or lasts(key) or issubclass(type(key), (torch.Tensor, weakref.ref)):
+    if type(key) in LITERALS or is_constant(key) or lasts(key) or is_of(key, (torch.Tensor, weakref.ref)):
         return False
     asked = type(find_in_mro(type(key).__mro__, "__hash__")[1]) is types.FunctionType
     return asked or type(key) is types.MethodType or holds_mortal(key)

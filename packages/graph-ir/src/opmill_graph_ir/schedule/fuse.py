@@ -224,9 +224,8 @@ class _Fuser:
         """The number of the group that takes the loop: the last of those that it reads which can."""
         found = sorted(self._candidates(loop), reverse=True)
         if written_back:
-            found = [
-                n for n in found if n not in self.raising.union(self.bound.values()) and not _has_product(self.groups[n], self.program)
-            ]
+            decided = self.raising.union(self.bound.values())
+            found = [n for n in found if n not in decided and not _has_product(self.groups[n], self.program)]
         return next((n for n in found if self._join(self.groups[n], loop, needs, position)), None)
 
     def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:

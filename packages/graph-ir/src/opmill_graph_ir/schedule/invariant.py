@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dense import contiguous
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Ref
 from ..lowered import Read
@@ -48,15 +47,8 @@ def _varied(loop: Loop, program: Program) -> tuple[Axis, ...] | None:
 def _split(loop: Loop, varied: tuple[Axis, ...], program: Program) -> tuple[Loop, Loop]:
     """The reductions, written to memory of their own, and what reads them at each point."""
     sizes = tuple(a.extent for a in varied)
-    strides = tuple(index(s) if isinstance(s, int) else s for s in contiguous(sizes))
     model = program.buffers[loop.writes[0].buffer]
-    results: dict[str, str] = {}
-    for reduction in loop.reductions:
-        name = program.fresh_name("once")
-        program.buffers[name] = replace(
-            model, name=name, dtype=reduction.dtype, sizes=sizes, strides=strides, role="temporary", fixed=False, multiplied=0
-        )
-        results[reduction.names[0]] = name
+    results = {r.names[0]: program.fresh_buffer("once", model, sizes, r.dtype) for r in loop.reductions}
     symbols, axes, inner = _renamed(varied, loop.inner, program)
     summed = loop.rewritten(Rewriter(symbols, extents=program.extents), axes, inner)
     fresh = {name: program.fresh_name("v") for name in results}

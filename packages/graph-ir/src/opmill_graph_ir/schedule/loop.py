@@ -9,6 +9,7 @@ from typing import final
 
 from opmill_fake_tensors.lazily import cached_property
 
+from ..dense import contiguous
 from ..errors import GraphError
 from ..loops.index import Index, index
 from ..loops.ir import SORTS, Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan, StoreMode
@@ -131,6 +132,13 @@ class Program:
     def fresh_name(self, prefix: str) -> str:
         self.fresh += 1
         return f"{prefix}{self.fresh}"
+
+    def fresh_buffer(self, prefix: str, model: BufferInfo, sizes: tuple[Index, ...], dtype: str) -> str:
+        """The name of new memory without gaps, where ``model`` lies."""
+        name = self.fresh_name(prefix)
+        strides = tuple(index(s) if isinstance(s, int) else s for s in contiguous(sizes))
+        self.buffers[name] = BufferInfo(name, dtype, sizes, strides, model.device, "temporary", False, model.origin)
+        return name
 
     def loop(self, position: int) -> Loop:
         """The statement there, which is no operator of torch's."""

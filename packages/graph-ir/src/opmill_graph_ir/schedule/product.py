@@ -22,12 +22,10 @@ _OFTEN = 1024
 def is_product(loop: Loop) -> bool:
     """Whether the loop is one sum of ``a * b`` where elements of both occur in the sums of several points: where an operand lacks an
     outer axis, or a window moves over it. Along an axis that both lack the same sum is taken again and again."""
-    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or loop.lets or loop.checks:
+    factors = _factors(loop)
+    if factors is None or loop.lets or loop.checks:
         return False
-    value = loop.reductions[0].value
-    if type(value) is not Op or value.name != "mul":
-        return False
-    operands = [_as_it_is(a) for a in value.args]
+    operands = [_as_it_is(a) for a in factors]
     if any(type(a) is not Read and (a.dtype not in HALF or not any(reads(a))) for a in operands):
         return False
     outer, inner = {a.name for a in loop.axes}, {a.name for a in loop.inner}
@@ -42,14 +40,12 @@ _TILE = 16
 def is_tiled(loop: Loop, program: Program) -> bool:
     """Whether the loop is a matrix product of float32 values, computed ones too, that is large enough for a device with units for matrices:
     generators give these tiles, for which a nest has no other sums."""
-    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or loop.lets or loop.checks:
-        return False
-    value = loop.reductions[0].value
-    if type(value) is not Op or value.name != "mul" or value.dtype != "float32":
+    factors = _factors(loop)
+    if factors is None or loop.lets or loop.checks or loop.reductions[0].value.dtype != "float32":
         return False
     if not all(traits_of(program.buffers[w.buffer].device).matrix_units for w in loop.writes):
         return False
-    first, second = map(symbols_of, value.args)
+    first, second = map(symbols_of, factors)
     rows = [a for a in loop.axes if a.name in first - second]
     columns = [a for a in loop.axes if a.name in second - first]
     every = {a.name for a in loop.inner} <= first & second and {a.name for a in loop.axes} <= first | second
@@ -66,13 +62,11 @@ def symbols_of(e: Expr) -> set[str]:
 def reads_again(loop: Loop, buffer: str) -> bool:
     """Whether the loop is a matrix times a vector, and ``buffer`` the vector: each of its elements is used at every point, or at a thousand
     of them where there are several vectors, and is better read than computed there."""
-    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or not loop.axes:
-        return False
-    value = loop.reductions[0].value
-    if type(value) is not Op or value.name != "mul":
+    factors = _factors(loop)
+    if factors is None or not loop.axes:
         return False
     outer = {a.name for a in loop.axes}
-    operands = [{s for read in reads(a) for i in read.indices for s in i.symbols} for a in value.args]
+    operands = [{s for read in reads(a) for i in read.indices for s in i.symbols} for a in factors]
     extents = {a.name: a.extent.constant or 0 for a in loop.axes}
 
     def recurs(found: set[str]) -> bool:
@@ -80,8 +74,16 @@ def reads_again(loop: Loop, buffer: str) -> bool:
 
     return any(
         recurs(found) and others >= outer and any(r.buffer == buffer for r in reads(a))
-        for a, found, others in zip(value.args, operands, operands[::-1], strict=True)
+        for a, found, others in zip(factors, operands, operands[::-1], strict=True)
     )
+
+
+def _factors(loop: Loop) -> tuple[Expr, ...] | None:
+    """Both factors where all that the loop reduces is one sum of products."""
+    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum":
+        return None
+    value = loop.reductions[0].value
+    return value.args if type(value) is Op and value.name == "mul" else None
 
 
 def _as_it_is(e: Expr) -> Expr:

@@ -14,7 +14,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Expr, Op, Reduction, Ref
 from ..loops.primitives import PRIMITIVES
-from ..lowered import BufferInfo, Read
+from ..lowered import Read
 from .inline import substituted
 from .loop import Loop, Program, reads_of, writes_of
 from .product import reads_again
@@ -159,21 +159,11 @@ def _repeated(loop: Loop, axes: tuple[Axis, ...], made: dict[str, str], program:
     named = Rewriter(names=names)
     writes = []
     for w in new.writes:
-        made[w.buffer] = _scalars(w.buffer, axes, program)
+        model = program.buffers[w.buffer]
+        made[w.buffer] = program.fresh_buffer("t", model, tuple(a.extent for a in axes), model.dtype)
         writes.append(replace(w, buffer=made[w.buffer], indices=tuple(index(a.name) for a in own), value=named(w.value)))
     renamed = tuple(Reduction(tuple(results[n] for n in r.names), r.op, r.value, r.dtype) for r in new.reductions)
     return replace(new, writes=tuple(writes), reductions=renamed)
-
-
-def _scalars(buffer: str, axes: tuple[Axis, ...], program: Program) -> str:
-    """A buffer for as many of what ``buffer`` holds as there are points."""
-    info, name = program.buffers[buffer], program.fresh_name("t")
-    sizes = tuple(a.extent for a in axes)
-    strides = [index(1)]
-    for size in sizes[:0:-1]:
-        strides.insert(0, strides[0] * size)
-    program.buffers[name] = BufferInfo(name, info.dtype, sizes, tuple(strides), info.device, "temporary", False, info.origin)
-    return name
 
 
 def _there(read: Read, made: dict[str, str], axes: tuple[Axis, ...]) -> Expr | None:

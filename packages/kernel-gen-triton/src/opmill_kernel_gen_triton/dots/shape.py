@@ -32,10 +32,8 @@ SHAPES = (
 """What measuring tries: each is the quickest of some product, or close to it (35 shapes, 14 products, an H200)."""
 _OF_BYTES = (DotShape(16, 16, 256, 2, 5), DotShape(32, 16, 256, 4, 4), DotShape(64, 16, 256, 4, 3))
 """For few rows, of a matrix that is made of one byte an element: reading it is all there is to it, by several programs a multiprocessor."""
-OF_FLOATS = (
+_FLOATS = (
     DotShape(32, 64, 32, 4, 3),
-    DotShape(128, 64, 32, 8, 3),
-    DotShape(64, 32, 32, 4, 3),
     DotShape(32, 32, 64, 4, 3),
     DotShape(16, 32, 64, 4, 3),
     DotShape(16, 16, 64, 2, 3),
@@ -43,6 +41,8 @@ OF_FLOATS = (
 """Of float32, which takes two parts of each value: registers are what there is least of. Microseconds on an H100, of 1,024 cubed, and of
 192 times 256 x 256 x 64 where heads lie innermost: 53 and 124 with 32 x 64, 52 and 123 with 128 x 64, 71 and 139 with 64 x 64, 110 and
 226 with 64 x 128 (four warps); 7,235 and 409 as sums."""
+OF_FLOATS = (*_FLOATS, DotShape(128, 64, 32, 8, 3), DotShape(64, 32, 32, 4, 3))
+"""What measuring tries of float32."""
 _MOST_WORK = 0.9
 """Of the multiprocessors, that should have a program."""
 
@@ -57,11 +57,15 @@ def shape_of(dot: Dot, sizes: Mapping[str, int], processors: int) -> DotShape:
     if _of_bytes(dot) and rows <= _OF_BYTES[-1].rows:
         return clipped(next(s for s in _OF_BYTES if rows <= s.rows), dot, sizes)
     if dot.dtype == "float32":
-        narrow = (s for s in OF_FLOATS[:1] + OF_FLOATS[3:] if s.rows < 2 * max(rows, LEAST) and s.columns < 2 * max(columns, LEAST))
-        return clipped(next(narrow, OF_FLOATS[-1]), dot, sizes)
-    fitting = [s for s in SHAPES if s.rows < 2 * max(rows, LEAST) and s.columns < 2 * max(columns, LEAST)] or list(SHAPES[-1:])
+        return clipped(_fitting(_FLOATS, rows, columns)[0], dot, sizes)
+    fitting = _fitting(SHAPES, rows, columns)
     found = max(fitting, key=lambda s: (min(programs(s), _MOST_WORK * processors), s.rows * s.columns, -SHAPES.index(s)))
     return clipped(found, dot, sizes)
+
+
+def _fitting(shapes: tuple[DotShape, ...], rows: int, columns: int) -> list[DotShape]:
+    """Those of which no more than half is filled up; the last one where there are none."""
+    return [s for s in shapes if s.rows < 2 * max(rows, LEAST) and s.columns < 2 * max(columns, LEAST)] or list(shapes[-1:])
 
 
 def _of_bytes(dot: Dot) -> bool:

@@ -46,17 +46,16 @@ def write_loop(body: Body, lines: Lines, dot: Dot, groups: list[Group], depth: i
     sums, end = "part" if in_parts else "total", body.space.scalar(extent)
     exact = f', input_precision="{"ieee" if body.precise else "tf32x3"}"' if dot.dtype == "float32" else ""
     loop.add(f"{sums} = tl.dot({a.text}, {b.text}, {sums}{exact})")
-    if not in_parts:
-        lines.add(f"for start in tl.range(0, {end}, RBLOCK, num_stages={stages}):")
-        lines.lines += loop.lines
-        return Text("total", frozenset({"y", "x"}), True)
-    lines.add(f"for begin in tl.range(0, {end}, {_ADDED}):")
-    inner = Lines(lines.depth + 1)
-    inner.add("part = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
-    inner.add(f"for start in tl.range(begin, tl.minimum(begin + {_ADDED}, {end}), RBLOCK, num_stages={stages}):")
-    inner.lines += loop.lines
-    inner.add("total += part")
-    lines.lines += inner.lines
+    begin, until, around = "0", end, Lines(loop.depth - 1)
+    if in_parts:
+        lines.add(f"for begin in tl.range(0, {end}, {_ADDED}):")
+        around.add("part = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
+        begin, until = "begin", f"tl.minimum(begin + {_ADDED}, {end})"
+    around.add(f"for start in tl.range({begin}, {until}, RBLOCK, num_stages={stages}):")
+    around.lines += loop.lines
+    if in_parts:
+        around.add("total += part")
+    lines.lines += around.lines
     return Text("total", frozenset({"y", "x"}), True)
 
 
