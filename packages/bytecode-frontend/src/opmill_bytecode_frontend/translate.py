@@ -50,6 +50,7 @@ from .graph.undoing import Undoing, copied, writes_in_parts
 from .interpretation.frame import Frame, refuse_module_code
 from .interpretation.machine import BreakHere, Interpreter
 from .library.standard.caches import ReadAgain
+from .library.torch.function_modes import ended_in_block
 from .options import CaptureOptions
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
@@ -242,6 +243,8 @@ def end(
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
         raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")
+    if vm.recorder.modes.began:
+        raise ended_in_block(vm)
     if vm.recorder.devices:
         raise Unsupported(
             "FE074",

@@ -40,6 +40,7 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from . import on_fakes
 from .class_state import Wrappers
+from .function_modes import FunctionModes
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .masked import demand_masks
@@ -121,6 +122,7 @@ class Recorder:
         self.overrides_off = int(not torch._C._is_torch_function_enabled())  # above 0, they are not asked
         self.devices: list[tuple[Value, int]] = []
         """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
+        self.modes = FunctionModes()
         self.labels = Labels()
         """Labels for profilers."""
         self.inference = Inference()

@@ -102,7 +102,9 @@ def under_own_name(function: Any) -> Any:
         return named_apart(function) if named and vars(torch).get(function.__name__, function) is not function else function
     if type(function) is not FunctionType or not (function.__module__ or "").startswith("torch"):
         return function
-    return function if found_under(function.__module__, function.__name__) in (None, function) else named_apart(function)
+    found = found_under(function.__module__, function.__name__)
+    nameless = found is None and function.__module__ == torch._tensor.__name__  # a method, which is called by another name
+    return function if found is function or (found is None and not nameless) else named_apart(function)
 
 
 def named_apart(function: Any) -> Any:

@@ -45,7 +45,9 @@ from .registry import CODED, HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF, H
 from .standard.caches import call_cached
 from .standard.numpy_chance import draw_numpy, draws_of_arrays, made_generator, numpy_random
 from .torch.devices import with_device
+from .torch.function_modes import asked_of_mode, is_attribute
 from .torch.overrides import overridden
+from .torch.told import name_of_attribute
 
 if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
@@ -142,6 +144,8 @@ def lookup(obj: object) -> Handler | None:
 
 def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something implemented in C, or known by identity."""
+    if vm.recorder.modes.on and (answer := asked_of_mode(vm, obj, args, kwargs)) is not None:
+        return answer
     if (vm.recorder.overriding or (is_torch(obj) and any(map(asked, (*args, *kwargs.values()))))) and (
         found := overridden(vm, obj, args, kwargs)
     ) is not None:
@@ -168,6 +172,8 @@ def call_builtin(vm: Interpreter, obj: object, args: list[Value], kwargs: dict[s
     if isinstance(obj, functools._lru_cache_wrapper):
         return call_cached(vm, obj, args, kwargs)
     owner = getattr(obj, "__self__", None)
+    if kind is types.MethodWrapperType and args and type(args[0]) is TensorValue and is_attribute(owner) and obj == owner.__get__:
+        return vm.getattr(args[0], name_of_attribute(owner))
     if (
         owner is not None
         and not isinstance(owner, types.ModuleType)
@@ -290,8 +296,10 @@ def assume_state(vm: Interpreter, obj: Callable[..., object], args: list[Value],
 
 def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a Python function that is known; None when it is to be interpreted."""
-    handler = lookup(fn)
     module, name = known_as(fn)
+    if vm.recorder.modes.on and module in GRAPH_MODULES:
+        return None  # it asks the mode itself
+    handler = lookup(fn)
     if handler is None:
         handler = NAMED.get(f"{module}.{name}")
     if handler is not None:

@@ -30,7 +30,7 @@ REMEDIES: dict[str, str] = {
     "FE026": "index with a tensor (torch.index_select, x[t]), or choose the item outside of the compiled function",
     "FE027": "look up keys that are known before the call, with .get() or `in`",
     "FE028": "compare with ==",
-    "FE029": "leave the mode outside of the compiled function: it sees nothing of what runs as a graph",
+    "FE029": "put the mode around less, so that no graph break is in its block, or around the call: that runs as it is then",
     "FE030": "compute it outside of the compiled function, or with tensor operations such as torch.where",
     "FE031": "read it outside of the compiled function and hand it over",
     "FE032": "make a new tensor, or write with copy_() under torch.no_grad()",

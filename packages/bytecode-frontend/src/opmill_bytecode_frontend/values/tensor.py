@@ -12,7 +12,7 @@ from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards import instance_dict
-from opmill_guards.source import Attr, InstanceDict, Item, Source
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
 from ..graph.beginnings import assume_beginnings
 from ..graph.failing import UNCOUNTED
@@ -26,6 +26,7 @@ from .iterators import STOP, ItemsIterator
 from .mapping import DictValue
 from .new_data import NewData, may_be_given, take
 from .sequence import ListValue, SliceValue, TupleValue
+from .tensor_members import attribute_of_tensors, of_instances, refuse_number
 from .wrapped import may_put_on
 
 #: dunder -> (function recorded, operands swapped)
@@ -143,6 +144,8 @@ class TensorValue(Value):
         return self
 
     def truth(self, vm: Machine) -> bool:
+        if vm.recorder.modes.on:
+            return vm.truth(self.method(vm, "__bool__", [], {}))
         one = isinstance(self.fake, FakeTensor) and not self.is_known() and all(type(n) is int and n == 1 for n in self.fake.shape)
         if one and may_demand(vm) and (way := raising(vm)) is not None:
             mask = self if self.fake.dtype is torch.bool else self.method(vm, "ne", [ConstantValue(0)], {})
@@ -168,6 +171,8 @@ class TensorValue(Value):
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__class__":
             return vm.wrap(self.cls)
+        if vm.recorder.modes.on and (descriptor := attribute_of_tensors(name)) is not None:
+            return vm.call_builtin(descriptor.__get__, [self], {})
         if name == "data" and self.given is not None:
             return self.given.plain.getattr(vm, name)
         if name in ("grad", "_grad"):
@@ -217,6 +222,8 @@ class TensorValue(Value):
         return found is not MISSING and vm.truth(found)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        if vm.recorder.modes.on and attribute_of_tensors(name) is not None:
+            vm.unsupported("FE029", f"assignment to attribute {name} of a tensor under a torch function mode")
         if takes_operators(self.cls) and name != "grad" and (name in SAID.values() or not may_put_on(self, name)):
             why = "it may say what operators on the tensor do"
             vm.unsupported("FE032", f"assignment to attribute {name} of a {self.cls.__qualname__}", why, "make a new tensor")
@@ -257,6 +264,9 @@ class TensorValue(Value):
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if vm.recorder.modes.on:
+            asking = getattr(torch.Tensor, name)
+            return vm.call(vm.wrap(asking, Pinned(asking, name)), [self, *args], kwargs)
         if vm.recorder.overriding and any(map(is_overriding, args)):
             return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)
         if name in REFUSED:
@@ -429,28 +439,13 @@ class TensorValue(Value):
         return self.method(vm, name, args, {})
 
     def iterate(self, vm: Machine) -> Value:
+        if vm.recorder.modes.on:
+            return self.method(vm, "__iter__", [], {})
         if self.fake.dim() == 0:
             vm.throw(TypeError, "iteration over a 0-d tensor")
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP, type(iter(())))
-
-
-#: Methods that refuse numbers of NumPy's -> (which argument, its name, names of the classes).
-REFUSED_NUMBERS = {
-    "__setitem__": (1, "", "float32 float16 longdouble bool bool_"),
-    "split": (0, "split_size", "int8 int16 int32 int64 uint8 uint16 uint32 uint64"),
-}
-
-
-def refuse_number(vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> None:
-    """Leaves to torch a method that refuses a number of NumPy's, which a graph has as a plain one."""
-    place, keyword, kinds = REFUSED_NUMBERS.get(name, (0, "", ""))
-    given = args[place] if len(args) > place else kwargs.get(keyword)
-    kind = object if given is None else given.python_type()
-    if kind.__module__ == "numpy" and kind.__name__ in kinds.split():
-        what = f"a {kind.__name__} given to method {name} of a tensor"
-        vm.unsupported("FE034", what, "torch refuses it", "give Python's own number, int(...) or float(...) of it, or a tensor")
 
 
 def listed(items: object) -> Value:
@@ -477,11 +472,6 @@ def common_dtype(values: list[TensorValue]) -> torch.dtype:
 def are_floats(values: list[Value]) -> TypeGuard[list[TensorValue]]:
     """Whether all are tensors of real numbers that are not integers."""
     return all(isinstance(value, TensorValue) and value.fake.is_floating_point() for value in values)
-
-
-def of_instances(cls: type, name: str) -> bool:
-    """Whether instances of a class have the attribute: ``hasattr`` of the class finds what its metaclass gives it (``__name__``), too."""
-    return any(name in vars(base) for base in cls.__mro__)
 
 
 def is_overriding(value: object) -> bool:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recording(vm: Interpreter, region: Region) -> Iterator[Region]:
-    """Operations are recorded in ``region`` meanwhile."""
+    """Operations are recorded in ``region`` meanwhile; refused (FE029) under a torch function mode, which would be told of the operator."""
+    if vm.recorder.modes.on:
+        mode = vm.recorder.modes.on[-1].python_type().__qualname__
+        vm.unsupported("FE029", f"a function that is a graph of its own under the torch function mode {mode}")
     vm.recorder.regions.append(region)
     try:
         yield region

@@ -27,7 +27,10 @@ NONE = ConstantValue(None)
 
 @handles(torch.device.__enter__)
 def enter(vm: Interpreter, device: Value) -> Value:
-    """The begin of ``with torch.device(...)``."""
+    """The begin of ``with torch.device(...)``; refused (FE029) under a torch function mode, which is told of the device."""
+    if vm.recorder.modes.on:
+        mode = vm.recorder.modes.on[-1].python_type().__qualname__
+        vm.unsupported("FE029", f"a block with a device under the torch function mode {mode}")
     vm.recorder.devices.append((device, vm.place()))
     return device
 

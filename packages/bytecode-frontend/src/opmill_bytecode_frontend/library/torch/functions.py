@@ -69,7 +69,6 @@ def has_hooks_for_exceptions(module: Any) -> bool:
 @handles(
     torch.jit.is_scripting,
     torch.jit.is_tracing,
-    torch._C._is_torch_function_mode_enabled,
 )
 def is_false(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     """Questions whether something traces, scripts or exports: captured code says no, as the plain run does."""

@@ -5,7 +5,6 @@ class."""
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -25,13 +24,13 @@ from ...values.overriding import OverridingTensor, asked, has_functions_only, ov
 from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
+from .function_modes import ask_mode
+from .told import TENSOR_BASE, answers, is_told, name_of_attribute, reported
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
-TENSOR_BASE = torch._C.TensorBase
-_ASKED_NEVER = torch._C._disabled_torch_function_impl
 #: Attributes that are not the same on the tensor below.
 OF_OBJECTS = frozenset("grad _grad grad_fn data _backward_hooks _base _version".split())
 
@@ -63,23 +62,22 @@ ASKING = (torch.overrides.has_torch_function, torch.overrides.has_torch_function
 @handles(*ASKING)
 def has_torch_function(vm: Interpreter, *args: Value) -> Value:
     """Whether one of the arguments overrides torch functions."""
-    return ConstantValue(not vm.recorder.overrides_off and any(asked(arg) or has_answering(arg) for arg in args))
+    told = not vm.recorder.overrides_off and any(asked(arg) or has_answering(arg) for arg in args)
+    return ConstantValue(told or bool(vm.recorder.modes.on))
 
 
 @handles(torch.overrides.handle_torch_function)
 @named("torch.overrides.handle_torch_function")
 def handle_torch_function(vm: Interpreter, function: Value, relevant: Value, *args: Value, **kwargs: Value) -> Value:
-    """``torch.overrides.handle_torch_function()``: asks the classes of the relevant arguments."""
+    """``torch.overrides.handle_torch_function()``: asks the innermost mode, or the classes of the relevant arguments."""
+    if vm.recorder.modes.on:
+        plain = [v.cls for v in vm.unpack(relevant) if isinstance(v, TensorValue) and answers(v.cls)]
+        return ask_mode(vm, function.real(), args, kwargs, plain)
     found = asked(relevant)
     if not found and has_answering(relevant):  # the class answers where the function is called with fakes
         return vm.recorder.call_function(vm, function.real(), list(args), kwargs)
     told = [v for v in getattr(relevant, "items", ()) if isinstance(v, (ObjectValue, TensorValue)) and answers(v.cls)]
     return ask_classes(vm, function, told or found, args, kwargs)
-
-
-def answers(cls: type) -> bool:
-    """Whether functions of torch in Python, which tell of plain tensors too, count a class."""
-    return getattr(cls, "__torch_function__", _ASKED_NEVER) is not _ASKED_NEVER
 
 
 def has_answering(value: object, depth: int = 2) -> bool:
@@ -194,7 +192,7 @@ def computed(vm: Interpreter, obj: object, found: Sequence[OverridingTensor], ar
     """What the function gives for the tensors below; one that is given back is the one that was given."""
     if isinstance(obj, types.MethodWrapperType):
         attribute: Any = obj.__self__
-        name = getattr(attribute, "__name__", None) or attribute.fget.__name__
+        name = name_of_attribute(attribute)
         if name in OF_OBJECTS:
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
         return vm.getattr(found[0].inner, name)
@@ -237,42 +235,3 @@ def made(vm: Interpreter, plain: Value, cls: type) -> Value:
         vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "classes that take operators apart are not captured")
     vm.recorder.overriding = True
     return OverridingTensor(plain, cls)
-
-
-# ---- which function torch says that it was called ------------------------------------------------------------------------
-
-
-class _Asked(torch.Tensor):
-    """Keeps what its ``__torch_function__`` was told."""
-
-    told: object = None
-
-    @classmethod
-    def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> torch.Tensor:
-        cls.told = func
-        return torch.zeros(1)
-
-
-def reported(method: Any) -> Any:
-    """The function that a class is told of where this method of tensors in C is called: operators go by another name."""
-    return told_of(method) or method if method.__name__.startswith("__") else method
-
-
-def is_told(function: object) -> bool:
-    """Whether classes are told of a function that torch lists as one of which they are not: of some methods in C they are."""
-    return isinstance(function, types.MethodDescriptorType) and told_of(function) is not None
-
-
-@functools.cache
-def told_of(method: Any) -> Any:
-    """What a class is told where this method of tensors in C is called; None where nothing, as far as is known."""
-    probe = torch.ones(1, dtype=torch.int64).as_subclass(_Asked)
-    for args in ((), (probe,), (0,), (0, probe), ((1,),), ((1,), 1), ((1,), (1,))):
-        _Asked.told = None
-        try:
-            method(probe, *args)
-        except Exception:
-            continue
-        if _Asked.told is not None:
-            return _Asked.told
-    return None

@@ -127,28 +127,6 @@ def load_decompositions(vm: Interpreter) -> Value:
     return NONE
 
 
-@named("torch.overrides.TorchFunctionMode.__enter__")
-def enter_mode(vm: Interpreter, mode: Value) -> Value:
-    """The one mode that is followed: subscripts by scalar tensors do not become numbers."""
-    only_indexing(vm, mode)
-    vm.recorder.index_by_tensors += 1
-    return mode
-
-
-def only_indexing(vm: Interpreter, mode: Value) -> None:
-    """Refuses (FE029) torch function modes other than that of indexing by tensors."""
-    if mode.python_type().__name__ != "TransformGetItemToIndex":
-        vm.unsupported("FE029", f"the torch function mode {mode.python_type().__qualname__}", "it changes what torch functions mean")
-
-
-@named("torch.overrides.TorchFunctionMode.__exit__")
-def leave_mode(vm: Interpreter, mode: Value, *exc: Value) -> Value:
-    """The end of the mode of indexing by tensors."""
-    only_indexing(vm, mode)
-    vm.recorder.index_by_tensors -= 1
-    return NONE
-
-
 @handles(_functorch.get_unwrapped)
 def get_unwrapped(vm: Interpreter, tensor: Value) -> Value:
     """The tensor below a transform's wrapper."""
