@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import array
 import collections
 import enum
 import functools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import FunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    ModuleType,
+    SimpleNamespace,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from msgspec import Struct, field, structs
 
 from opmill_guards import reference
 from opmill_guards.guard import Equals, Is, Length, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
-from opmill_guards.source import Item, Local, Source
+from opmill_guards.source import Attr, Item, Local, Source
 from opmill_guards.storage import is_of, length_of
 from opmill_guards.weak import WeakObject, kind_of_held, living
 
 from ..assumptions.asked import is_asked
 from ..assumptions.contents import Holds, Items
 from ..assumptions.layouts import Laid, Number
+from ..values.base import written_in_python
 
 if TYPE_CHECKING:
     from opmill_guards._native import Entry
@@ -30,12 +40,12 @@ SMALLEST = 2
 """Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
 REWRITTEN = 2
 """Misses for what a small tensor holds after which graphs no longer depend on it: a flag that is set once costs one."""
-HEAP = 1 << 9
-"""The flag of classes that are written in Python."""
-APART = (type, functools.partial, torch.nn.Module, torch.Tensor, enum.Enum)
+APART = (
+    *(type, functools.partial, torch.nn.Module, torch.Tensor, enum.Enum, bool, type(None), type(...), type(NotImplemented)),
+    *(FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, ModuleType, CodeType),
+    *(torch.dtype, torch.layout, torch.memory_format, torch.device, torch._ops.OpOverload, torch._ops.OpOverloadPacket),
+)
 """Of these a few are known each by itself."""
-MADE_OFTEN = (bytearray, array.array)
-"""Classes of C of which programs make many objects, too."""
 CHANGES = 3
 """Misses for the value of a number argument (of an int: for one that had to be assumed again) after which graphs no longer depend on it."""
 
@@ -249,13 +259,20 @@ class Seen:
                     if type(guard) is Is and is_another(guard.object, value_of(guard.source, values)):
                         missed.add(guard.source)
                         said[guard.source] = guard
+                        if on_stack(guard.source.root):  # each call makes one between two graphs
+                            self.numbers[guard.source] = CHANGES
                     self.remade = self.remade or is_remade(guard, value_of(guard.source, values))
                 elif type(guard) is Is and is_replaced(guard, value_of(guard.source, values)):
                     self.rebound.add(guard.source)
+                elif type(guard) is Equals and is_part_of_range(guard, values):
+                    missed |= set() if reference.check(guard, values) else {cast(Attr, guard.source).base}
+                elif type(guard) is Equals and type(guard.value) is complex:
+                    now = value_of(guard.source, values)
+                    missed |= {guard.source} if type(now) is complex and not reference.check(guard, values) else set()
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     if id(entry) not in self.before.get(guard.source, ()):
                         self._note_number(guard, values, missed)
-                elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
+                elif type(guard) is Equals and type(guard.value) in (str, bytes) and on_stack(guard.source):
                     if not reference.check(guard, values):  # a text made between two graphs
                         self.numbers[guard.source] = CHANGES
                 elif (
@@ -341,13 +358,15 @@ def is_of_text(guard: object) -> bool:
     )
 
 
+def is_part_of_range(guard: Equals, values: Mapping[str, object]) -> bool:
+    """Whether a guard says where a range begins or ends, or its step."""
+    return type(guard.source) is Attr and type(value_of(guard.source.base, values)) is range
+
+
 def is_another(one: object, other: object) -> bool:
     """Whether two objects differ in their identity, and are of a class of which programs make many."""
     kind = kind_of_held(one)
-    many = (
-        kind is object or kind in MADE_OFTEN or kind.__module__ == "numpy" or (bool(kind.__flags__ & HEAP) and not issubclass(kind, APART))
-    )
-    return many and living(one) is not other and type(other) is kind
+    return not issubclass(kind, APART) and living(one) is not other and type(other) is kind
 
 
 def is_replaced(guard: Is, now: object) -> bool:
@@ -364,6 +383,16 @@ def is_remade(guard: Is | TypeIs, now: object) -> bool:
     return type(now) is not guard.type and same_definition(type(now), guard.type)
 
 
+def is_made_by_function(made: type | FunctionType) -> bool:
+    """Whether a function or class was made by a function: it is not what its module has under its name."""
+    if "<locals>" in made.__qualname__:
+        return True
+    found: object = sys.modules.get(made.__module__ or "")
+    for name in made.__qualname__.split("."):
+        found = vars(found).get(name) if isinstance(found, (type, ModuleType)) else None
+    return found is not made and isinstance(made, type) and written_in_python(made)
+
+
 def same_definition(one: Any, other: Any) -> bool:
     """Whether two functions have one code, two partials such functions or the same, two classes made by functions one name."""
     if type(one) is not kind_of_held(other):
@@ -374,7 +403,7 @@ def same_definition(one: Any, other: Any) -> bool:
             return one.func is living(made_of) or same_definition(one.func, made_of)
         return type(one) is FunctionType and one.__code__ == made_of
     if isinstance(one, type):
-        return "<locals>" in one.__qualname__ and (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+        return is_made_by_function(one) and (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
     if type(one) is FunctionType:
         return one.__code__ == other.__code__
     return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))

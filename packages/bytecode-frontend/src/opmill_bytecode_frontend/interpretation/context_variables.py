@@ -11,7 +11,7 @@ from opmill_guards.source import Pinned, Source
 from ..values.base import Value
 from ..values.context_variables import ContextVariable as ContextVariable
 from ..values.opaque import Untouched
-from .tracking import by_identity, tracks
+from .tracking import as_varying, by_identity, tracks
 
 if TYPE_CHECKING:
     from .machine import Interpreter
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @tracks(contextvars.ContextVar)
 def variable(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """A context variable, known by identity."""
-    return ContextVariable(obj, by_identity(vm, obj, source) or Pinned(obj, "context variable"))
+    """A context variable, known by identity, unless it was another one at each call."""
+    return as_varying(vm, obj, source) or ContextVariable(obj, by_identity(vm, obj, source) or Pinned(obj, "context variable"))
 
 
 @tracks(contextvars.Context)

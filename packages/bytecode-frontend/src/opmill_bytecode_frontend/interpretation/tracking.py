@@ -30,6 +30,7 @@ from opmill_guards.weak import lasts
 from ..assumptions.arrays_before import array_of_before, number_of_before
 from ..assumptions.contents import Members, guard_items
 from ..effects.lifetimes import keeps_mortal
+from ..entry.varying import is_made_by_function
 from ..values.assigned_attributes import show
 from ..values.base import Lazy, Machine, Value, written_in_python
 from ..values.classes import ClassValue, ModuleObject
@@ -94,6 +95,14 @@ def by_identity(vm: Interpreter, obj: object, source: Source | None) -> Source |
     return source
 
 
+def as_varying(vm: Interpreter, obj: object, source: Source | None) -> Value | None:
+    """An object that was another one at each call: its class is guarded, and nobody looks into it. None for others."""
+    if source is None or source not in vm.varying.opaque:
+        return None
+    vm.guard(TypeIs(source, type(obj)))
+    return VaryingNumber(obj, source)
+
+
 def part_of(source: Source | None, obj: object, label: str) -> Pinned:
     """An object that is known by its identity where what is found at ``source`` holds it: as long as the program has that, the guards
     need not keep it."""
@@ -114,7 +123,7 @@ def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Source 
 
 def made_by_calls(obj: type | types.FunctionType, source: Source | None) -> bool:
     """Whether a function or class that hangs on the arguments was made by a function of the program: each call may give another one."""
-    return source is not None and not root_is_pinned(source) and "<locals>" in obj.__qualname__ and not exempt(obj.__module__ or "")
+    return source is not None and not root_is_pinned(source) and is_made_by_function(obj) and not exempt(obj.__module__ or "")
 
 
 def changing_number(vm: Interpreter, obj: object, source: Source) -> Value | None:
@@ -144,6 +153,9 @@ def builtin_part(obj: object) -> ConstantValue | None:
     return None if base is None else ConstantValue(PLAIN[base](obj))
 
 
+PLAIN_NUMBERS = (int, float, complex)
+
+
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """A number, a text or another immutable object: guarded by value, or one that may change from call to call."""
@@ -153,9 +165,8 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return number
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and (has_methods(type(obj)) or type(obj).__dictoffset__):  # type: ignore[arg-type]
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
-    if source in vm.varying.opaque and type(obj) in (int, float, str, bytes):
-        vm.guard(TypeIs(source, type(obj)))
-        return VaryingNumber(obj, source)
+    if type(obj) in (*PLAIN_NUMBERS, str, bytes, range) and (varying := as_varying(vm, obj, source)) is not None:
+        return varying
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
         return number
     if source is not None and type(source) is not Pinned:
@@ -170,6 +181,9 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
             vm.guard(TypeIs(source, range))
             for part in ("start", "stop", "step"):
                 vm.guard(Equals(Attr(source, part), getattr(obj, part)))
+        elif isinstance(obj, (torch.finfo, torch.iinfo)):
+            vm.guard(TypeIs(source, type(obj)))
+            vm.guard(Equals(Attr(source, "dtype"), obj.dtype))
         else:
             vm.guard(Is(source, obj))
     return ConstantValue(obj, source)
@@ -177,22 +191,22 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
 
 @tracks(torch.Generator)
 def generator(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """A random generator of torch, known by identity."""
-    return ChanceValue(obj, by_identity(vm, obj, source))
+    """A random generator of torch, known by identity, unless it was another one at each call."""
+    return as_varying(vm, obj, source) or ChanceValue(obj, by_identity(vm, obj, source))
 
 
 @tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
 def by_name(vm: Interpreter, obj: object, source: Source | None) -> Value:
-    """A member of an enumeration, or a pattern of ``re``: known by identity."""
+    """A member of an enumeration, or a pattern of ``re``: known by identity. A pattern may be another one at each call."""
     if isinstance(obj, enum.Enum):
         return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
-    return ConstantValue(obj, by_identity(vm, obj, source))
+    return as_varying(vm, obj, source) or ConstantValue(obj, by_identity(vm, obj, source))
 
 
 @tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
 def description(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """A description of a field, a parameter or a signature: known by identity, never written to."""
-    return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+    return as_varying(vm, obj, source) or FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(tuple)
@@ -495,7 +509,9 @@ def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
     bound = type(obj) in BOUND_IN_C and getattr(obj, "__module__", None) is None  # functions of pybind modules have a module
     if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
         return bound_builtin(vm, obj, owner, source)
-    return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
+    return as_varying(vm, obj, source) or BuiltinValue(
+        obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj))))
+    )
 
 
 @tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType, memoryview, types.CoroutineType, types.AsyncGeneratorType)
@@ -518,10 +534,7 @@ def view(vm: Interpreter, obj: object, source: Source | None) -> Value:
 @tracks(bytearray, array.array)
 def changing(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """An object whose content Python code can change unseen: handed on, known by identity, unless it was another one at each call."""
-    if source in vm.varying.opaque:
-        vm.guard(TypeIs(source, type(obj)))
-        return VaryingNumber(obj, source)
-    return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+    return as_varying(vm, obj, source) or ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
 @tracks(torch.nn.Module)
@@ -568,7 +581,7 @@ def object_(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return number
     if not heap:
         kind = BuiltinValue if stays(type(obj)) else ChangingValue
-        return kind(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
+        return as_varying(vm, obj, source) or kind(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     if type(source) is Pinned:
         vm.guard(TypeIs(source, type(obj)))
