@@ -3,13 +3,14 @@ measuring said so or one row meets a matrix."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Node
-from ..loops.index import ONE, ZERO, Index, index
+from ..loops.index import ONE, Index, index
 from ..loops.ir import HALF, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, cast, op
@@ -17,6 +18,8 @@ from .half_products import in_float, is_slow
 from .records import Rows
 
 ROWS = Rows(kind="product")
+_FEW = 4
+"""Terms of a sum that are written out."""
 _FEWEST = 16
 """Rows of a product below which converting the other operand costs more than it saves."""
 _SHALLOWEST, _NARROWEST = 64, 16
@@ -26,8 +29,8 @@ _SHALLOWEST, _NARROWEST = 64, 16
 @ROWS.lowers("mm", out="aten::mm.out")
 @ROWS.lowers("bmm", out="aten::bmm.out")
 def _product(ctx: Context, node: Node, first: View, second: View) -> Any:
-    if first.dtype in FLOATS and index(first.sizes[-1]) == ONE:
-        return _outer(ctx, node, first, second)
+    if _is_shallow(ctx, first):
+        return _written_out(ctx, node, first, second)
     if node.results[0] in ctx.products or _is_one_row(ctx, first, second):
         return _summed(ctx, node, first, second)
     return _converted(ctx, node, first)
@@ -76,14 +79,28 @@ def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | 
     return ctx.pointwise(result, meta, lambda at, ext: op("add", ctx.load(total, at, ext), ctx.load_broadcast(addend, at, ext)))
 
 
-def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
-    """Angles of rotary embeddings and gradients of one row are such: what reads them can be fused, and a call would cost more than the
-    rest."""
-    result = node.results[0] or ""
+def _is_shallow(ctx: Context, first: View) -> bool:
+    """Whether the sums have one term, or so few that writing them out costs less than another pass over what they give: coordinates that
+    meet a layer of a network, affine transformations of points. A library's product is then a matter of memory, and cannot be fused."""
+    depth = index(first.sizes[-1])
+    if first.dtype not in FLOATS or depth == ONE:
+        return first.dtype in FLOATS
+    few = depth.constant is not None and 1 < depth.constant <= _FEW
+    return few and not ctx.exact and traits_of(ctx.buffers[first.buffer].device).grid
+
+
+def _written_out(ctx: Context, node: Node, first: View, second: View, addend: View | None = None) -> View:
+    """The terms, added one by one, at each element. Angles of rotary embeddings and gradients of one row are products of depth one: what
+    reads them can be fused, and a call would cost more than the rest."""
+    result, depth = node.results[0] or "", index(first.sizes[-1]).constant or 1
 
     def value(at: Any, extents: Any) -> Any:
         batch = at[:-2]
-        return op("mul", ctx.load(first, (*batch, at[-2], ZERO), extents), ctx.load(second, (*batch, ZERO, at[-1]), extents))
+        rows = [ctx.load(first, (*batch, at[-2], index(k)), extents) for k in range(depth)]
+        columns = [ctx.load(second, (*batch, index(k), at[-1]), extents) for k in range(depth)]
+        terms = [op("mul", a, b) for a, b in zip(rows, columns, strict=True)]
+        terms += [] if addend is None else [ctx.load_broadcast(addend, at, extents)]
+        return functools.reduce(lambda total, term: op("add", total, term), terms)
 
     return ctx.pointwise(result, ctx.metas[result], value)
 
@@ -91,9 +108,11 @@ def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
 @ROWS.lowers("addmm", out="aten::addmm.out")
 @ROWS.lowers("baddbmm", out="aten::baddbmm.out")
 def _with_addend(ctx: Context, node: Node, addend: View, first: View, second: View, **factors: Any) -> Any:
-    result = node.results[0]
+    result, plain = node.results[0], all(f == 1 for f in factors.values())
+    if plain and _is_shallow(ctx, first):
+        return _written_out(ctx, node, first, second, addend)
     wanted = result in ctx.products or (len(first.sizes) == 2 and _is_one_row(ctx, first, second))
-    if wanted and all(f == 1 for f in factors.values()):
+    if wanted and plain:
         return _summed(ctx, node, first, second, addend)
     return _converted(ctx, node, first)
 
