@@ -129,7 +129,8 @@ class ComposedIterator(MovedIterator):
     def taken_apart(self, vm: Machine) -> list[LoopIterator | ComposedIterator]:
         kind, given, *strict = self.obj.__reduce__()
         first, behind = {enumerate: (0, 1), zip: (0, len(given)), map: (1, len(given))}[kind]
-        iterators = given[first:behind]
+        iterators, count = given[first:behind], len(given)
+        vm.guard(Predicate(self.source, lambda now: made_of(now, count), f"was made of {count}"))
         known = [id(each) in vm.known or type(each) not in (*LOOPED, enumerate, zip) for each in iterators]
         if strict or any(known) or len(set(map(id, iterators))) < len(iterators):
             self.refused(vm)
@@ -165,6 +166,12 @@ def ends_after(iterator: Any, steps: int) -> bool:
     except RuntimeError:
         return False
     return bool(iterator.__length_hint__() == steps)
+
+
+def made_of(iterator: object, count: int) -> bool:
+    """Whether an ``enumerate``, a ``zip`` or a ``map`` was made of so many, and does not complain where one of them ends before another."""
+    made = iterator.__reduce__()
+    return len(made) == 2 and len(made[1]) == count
 
 
 def move(iterator: Iterator[object], steps: int) -> None:
