@@ -1,8 +1,19 @@
 """``copy.copy`` and ``copy.deepcopy`` in captured code, against Python."""
 
+import array
+import ast
 import collections
 import copy
 import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import io
+import pathlib
+import random
+import re
 import types
 from dataclasses import dataclass, field
 
@@ -134,3 +145,67 @@ def test_numbers_that_change_are_their_own_copies(text):
         want, got = (call(torch.ones(n), n / 2) for call in (names["program"], compiled))
         assert repr(want) == repr(got)
     assert len(graphs) <= 2
+
+
+def derived(kind, *args, **kwargs):
+    made = types.new_class("Derived", (kind,))(*args, **kwargs)
+    made.extra = [1, 2]
+    return made
+
+
+class Letters(enum.StrEnum):
+    A = "a"
+
+
+GIVEN = {
+    "a tree": lambda: ast.parse("def f(x: int = 1): return [x]"),
+    "a node": lambda: ast.Name("a", ast.Load()),
+    "a node without parts": ast.Load,
+    "a namespace": lambda: types.SimpleNamespace(a=[1]),
+    "a member": lambda: Letters.A,
+    "a date": lambda: datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+    "a fraction": lambda: fractions.Fraction(1, 3),
+    "a decimal": lambda: decimal.Decimal("1.5"),
+    "a path": lambda: pathlib.PurePath("a/b"),
+    "a stream": lambda: io.BytesIO(b"abc"),
+    "a partial": lambda: functools.partial(sorted, [1]),
+    "an array": lambda: array.array("i", [1]),
+    "a pattern": lambda: re.compile("a+"),
+    "an error": lambda: OSError(2, "text", "name"),
+} | {
+    f"derived from {kind.__name__}": functools.partial(derived, kind, *args)
+    for kind, *args in (
+        (int, 3), (float, 1.5), (complex, 1j), (str, "a"), (bytes, b"a"), (tuple, (1, [2])), (frozenset, {1}), (list, [1, [2]]), (set, {1}),
+        (dict, {"a": [1]}), (collections.OrderedDict, {"a": [1]}), (collections.deque, [1]), (collections.Counter, "aab"), (bytearray, b"a"),
+        (array.array, "i", [1]), (decimal.Decimal, "1.5"), (datetime.date, 2020, 1, 2), (random.Random, 1), (ast.Name, "a"),
+        (types.SimpleNamespace,), (functools.partial, sorted, [1]), (ValueError, "a"),
+    )
+}  # fmt: skip
+
+
+def seen(value, depth=0):
+    """What there is to see of an object: its class, its text, its attributes."""
+    text = ast.dump(value) if isinstance(value, ast.AST) else re.sub("0x[0-9a-f]+", "", repr(value))
+    held = vars(value) if hasattr(value, "__dict__") else {}
+    return type(value), text, sorted((name, seen(each, depth + 1)) for name, each in held.items()) if depth < 3 else ()
+
+
+def flat(value):
+    return copy.copy(value)
+
+
+def deep(value):
+    return copy.deepcopy(value)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("program", [flat, deep])
+def test_copies_of_what_is_given_are_pythons(program, name):
+    own = types.FunctionType(program.__code__.replace(co_name=program.__name__), globals())
+    compiled, value = capture(own, "eager"), GIVEN[name]()
+    for _ in range(2):
+        got, want = compiled(value), program(value)
+        assert seen(got) == seen(want)
+        assert isinstance(value, datetime.date) or (got is value) == (want is value)  # a date does not change: it may be its own copy
+        if hasattr(value, "extra") and hasattr(want, "extra"):
+            assert (got.extra is value.extra) == (want.extra is value.extra)

@@ -21,7 +21,7 @@ from ..graph.chance_states import states_of
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.compiled_here import CompiledHere, CompilerHere
-from ..values.constant import BuiltinConstantMethod, ConstantValue
+from ..values.constant import LITERALS, BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.enumerated import EnumValue
 from ..values.exceptions import ExceptionObject
@@ -535,6 +535,8 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     base = builtin_base(value.cls)  # whose __new__ must be used
     if isinstance(value.storage, SetValue) and value.storage.cls is frozenset:  # which nothing is added to
         name = r.assign(value, f"frozenset.__new__({cls}, [{r.list(list(value.storage.items.values()))}])")
+    elif value.storage is not None and value.storage.python_type() in LITERALS:  # which stay what they are made as
+        name = r.assign(value, f"{r.constants.name(base)}.__new__({cls}, {r.expr(value.storage)})")
     else:
         name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
         fill_storage(r, value, name)

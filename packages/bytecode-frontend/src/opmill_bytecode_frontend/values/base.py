@@ -40,9 +40,12 @@ def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
 
 def written_in_python(cls: type) -> bool:
     """Whether a class was made by a ``class`` statement. Heap types of extension modules are immutable (the deque of 3.12), or
-    their objects have no dictionary, and they do not say so by ``__slots__`` (``zlib.Compress``)."""
+    their objects have no dictionary, and they do not say so by ``__slots__`` (``zlib.Compress``), or C makes them (``ast.AST``)."""
     flags = cls.__flags__
-    return bool(flags & (1 << 9)) and not flags & (1 << 8) and (cls.__dictoffset__ != 0 or "__slots__" in cls.__dict__)
+    if not flags & (1 << 9) or flags & (1 << 8) or not (cls.__dictoffset__ or "__slots__" in cls.__dict__):
+        return False
+    new = cls.__dict__.get("__new__")
+    return type(new) is not types.BuiltinFunctionType or new.__self__ is not cls
 
 
 def name_in_c(cls: type) -> str:

@@ -72,8 +72,9 @@ def has_hidden_parts(cls: type) -> bool:
 
 
 def slot_names(cls: type) -> list[str]:
-    """The slots of a class and those above it."""
-    return [name for c in cls.__mro__ for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
+    """The slots of a class and those above it; what classes of C show of their objects (``complex.real``) is no attribute to set."""
+    written = [c for c in cls.__mro__ if written_in_python(c)]
+    return [name for c in written for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
 
 
 def copy_object(vm: Interpreter, value: ObjectValue, part: Callable[..., Any]) -> ObjectValue:
@@ -134,6 +135,8 @@ def copied_tuple(vm: Interpreter, value: TupleValue, items: list[Value]) -> Tupl
     written = any(value.written_now(vm, name) is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
     if written or not ("_fields" in vars(maker) or maker is tuple):
         vm.unsupported("FE017", f"a copy of {value.describe()}", "its class says in Python how it is made")
+    if value.cls.__dictoffset__ and value.source is not None:
+        vm.unsupported("FE017", f"a copy of {value.describe()}", "it may have attributes")
     return TupleValue(items, value.cls)
 
 
