@@ -33,6 +33,7 @@ from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.signatures import as_it_is, parameters, passed_on, signature_text
 from .codegen.sources import Constants, from_stack
+from .effects.asked_gradients import keep_apart
 from .effects.backwards import watch
 from .effects.labels import mark
 from .effects.lifetimes import refuse_dropping, refuse_forgetting
@@ -265,6 +266,7 @@ def end(
     keep_generators(vm, r, root)
     if r.forgets:
         refuse_forgetting(root or vm.stopped)
+    keep_apart(vm, r)
     watched = watch(vm, r)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import Unsupported
 from ..graph import pending
+from ..graph.leaves import is_leaf
 from ..graph.regions import Region
 from ..graph.versions import written
 from ..values.base import Raised, Value
@@ -120,7 +121,7 @@ def watch(vm: Interpreter, r: Rebuilder) -> bool:
 
 def has_history(fake: torch.Tensor) -> bool:
     """Whether a fake was computed from what requires grad."""
-    return bool(fake.requires_grad) and not fake.is_leaf
+    return bool(fake.requires_grad) and not is_leaf(fake)
 
 
 def was_written(fake: torch.Tensor) -> bool:

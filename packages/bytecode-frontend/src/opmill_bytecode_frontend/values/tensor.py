@@ -16,6 +16,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
 from ..graph.beginnings import assume_beginnings
 from ..graph.failing import UNCOUNTED
+from ..graph.leaves import refused_flag
 from ..interpretation.optimizing import in_optimizer
 from .assertions import demanded_of, may_demand, raising
 from .base import MISSING, Lazy, Machine, NotConstant, Value
@@ -233,8 +234,8 @@ class TensorValue(Value):
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
         if name == "requires_grad" and type(value) is ConstantValue and type(value.value) is bool:
-            if value.value and not (self.fake.dtype.is_floating_point or self.fake.dtype.is_complex):
-                vm.throw(RuntimeError, "only Tensors of floating point and complex dtype can require gradients")
+            if value.value and (refused := refused_flag(self.fake if self.obj is None else self.obj)) is not None:
+                vm.throw(RuntimeError, refused)
             self.method(vm, "requires_grad_", [value], {})
             return
         if name == "grad" and self.obj is not None and self.takes_gradient(value):

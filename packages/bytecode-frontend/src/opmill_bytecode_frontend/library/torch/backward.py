@@ -14,7 +14,7 @@ from opmill_guards.guard import Is
 from opmill_guards.source import Attr
 
 from ...effects.backwards import settled
-from ...graph.leaves import history
+from ...graph.leaves import history, is_leaf
 from ...graph.spent import MESSAGE, is_spent
 from ...graph.versions import memory
 from ...values.base import Value
@@ -57,7 +57,7 @@ def backward(
     inputs: Value = NONE,
 ) -> Value:
     """``torch.autograd.backward()``: gradients become outputs of the graph and are accumulated behind it."""
-    outputs: list[Any] = list(vm.unpack(tensors)) if isinstance(tensors, SequenceValue) else [tensors]
+    outputs: list[Any] = listed(vm, tensors)
     for value in (create_graph, grad_variables):
         if not is_off(value):
             refuse(vm, "its gradients are to be differentiated themselves, or it is called in an old way")
@@ -69,6 +69,8 @@ def backward(
         refuse(vm, "who sends gradients to other processes waits for them at the parameters")
     if any(is_spent(output.fake) for output in outputs):
         vm.throw(RuntimeError, MESSAGE)
+    if not is_off(inputs):
+        refuse_computed(vm, inputs)
     seen: set[object] = set()
     found = [value for value in met(vm, outputs, seen) if wanted(vm, value, inputs)]
     marked = retained(vm, seen)
@@ -86,7 +88,7 @@ def backward(
         ListValue([*[each if each.given is None else each.given.original for each in found], *marked]),
     ]
     if not is_off(grad_tensors):
-        given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
+        given.append(ListValue(listed(vm, grad_tensors)))
     settled(vm)
     taken = {memory(value.fake) for value in vm.recorder.by_fake.values()}
     own = not any(map(through_operator, seen))  # else a gradient may be any tensor that the program's backward has
@@ -111,6 +113,21 @@ def refuse(vm: Interpreter, why: str) -> NoReturn:
     vm.unsupported("FE033", "method backward of a tensor", why, "call it outside of the compiled function")
 
 
+def refuse_computed(vm: Interpreter, inputs: Value) -> None:
+    """Ends the graph where the gradients are not only for leaves: before what is no leaf is used, so that it is one of a graph's inputs."""
+    chosen = [each for each in listed(vm, inputs) if isinstance(each, TensorValue)]
+    computed = [each for each in chosen if each.obj is None and not is_leaf(each.fake)]
+    places = [place for each in computed if (place := each.first_use()) is not None]
+    if computed or not chosen:
+        why = "gradients are asked for of what is no leaf"
+        vm.unsupported("FE033", "method backward of a tensor", why, "take torch.autograd.grad", place=min(places, default=None))
+
+
+def listed(vm: Interpreter, values: Value) -> list[Value]:
+    """The tensors of an argument that is one of them, or a sequence."""
+    return list(vm.unpack(values)) if isinstance(values, SequenceValue) else [values]
+
+
 def met(vm: Interpreter, outputs: list[Any], seen: set[object]) -> Iterator[TensorValue]:
     """The leaves that the history of ``outputs`` leads to. ``seen``: gets its steps."""
     for output in outputs:
@@ -129,8 +146,7 @@ def met(vm: Interpreter, outputs: list[Any], seen: set[object]) -> Iterator[Tens
 def wanted(vm: Interpreter, leaf: TensorValue, inputs: Value) -> bool:
     """Whether the gradient of a leaf is asked for. Raises Unsupported for one that more happens to than adding."""
     if not is_off(inputs):
-        chosen = vm.unpack(inputs) if isinstance(inputs, SequenceValue) else [inputs]
-        if not any(each is leaf for each in chosen):
+        if not any(each is leaf for each in listed(vm, inputs)):
             return False
     if is_listened_to(vm, leaf, HOOKS):
         refuse(vm, LISTENED)
@@ -165,3 +181,6 @@ def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken:
         leaf.new_grad = gradient
     else:
         vm.setattr(leaf, "grad", gradient)
+
+
+__all__ = ["backward", "is_listened_to", "is_off", "listed"]

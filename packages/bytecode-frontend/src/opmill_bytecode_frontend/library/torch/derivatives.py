@@ -10,10 +10,9 @@ from torch._C import _functorch
 from ...effects.backwards import settled
 from ...graph.leaves import history
 from ...values.base import Value
-from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import named
-from .backward import LISTENED, OF_GRADIENTS, is_listened_to
+from .backward import LISTENED, OF_GRADIENTS, is_listened_to, listed
 from .retaining import retained
 from .transforms import leaves, recorded_here, wrapped
 
@@ -35,11 +34,6 @@ def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
     settled(vm)
     vm.recorder.went_back = True
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
-
-
-def listed(vm: Interpreter, values: Value) -> list[Value]:
-    """The tensors of an argument that is one of them, or a sequence."""
-    return list(values.values(vm)) if isinstance(values, SequenceValue) else [values]
 
 
 def refuse_listeners(vm: Interpreter, outputs: list[Value], inputs: list[Value]) -> None:
