@@ -138,9 +138,10 @@ class _Behind:
         return _Node.backward(ctx, *gradients)[1:]
 
     def relaid(self, given: list[Any]) -> Sequence[Any]:
-        """The gradients from tangents and saved tensors that may be laid out otherwise."""
+        """The gradients from tangents and saved tensors that may be laid out otherwise, or have no memory (zeros of autograd's own)."""
         count = len(self.tangents)
-        return _run_backward(self, self.backward, given[:count], given[count:], _NONE)
+        tangents = [_laid_out(*each, _NONE) for each in zip(given[:count], self.tangents, self.dtypes, strict=True)]
+        return _run_backward(self, self.backward, tangents, given[count:], _NONE)
 
     def others(self) -> set[int]:
         """Positions of outputs that other nodes will differentiate."""
@@ -388,7 +389,7 @@ def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, dtype: torch.dtyp
         what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a plain tensor"
         raise GraphError("GI063", what, why="the backward was compiled for gradients like the output", hint="give a plain one")
     if gradient is not None and gradient.stride() == strides and gradient.dtype == dtype:
-        if not gradient.is_neg() and not gradient.is_conj():
+        if not (gradient.is_neg() or gradient.is_conj() or gradient._is_zerotensor()):
             return gradient
     laid = torch.empty_strided(_numbers(tangent.sizes, sizes), strides, dtype=dtype, device=tangent.device)
     return laid.zero_() if gradient is None else laid.copy_(gradient)

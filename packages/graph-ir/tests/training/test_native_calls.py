@@ -104,6 +104,7 @@ TANGENTS = {
     "transposed": lambda: torch.randn(4, 3).t(),
     "expanded": lambda: torch.ones(()).expand(3, 4),
     "negative": lambda: torch._neg_view(torch.randn(3, 4)),
+    "zeros without memory": lambda: torch._efficientzerotensor((3, 4)),
     "every second": lambda: torch.randn(3, 8)[:, ::2],
     "a parameter": lambda: torch.nn.Parameter(torch.randn(3, 4)),
     "inference mode's": lambda: torch.inference_mode()(torch.ones)(3, 4),
