@@ -217,3 +217,83 @@ def test_steps_count_as_in_eager(make):
             yield [p._version for p in parameters], [{n: t._version for n, t in each.items() if torch.is_tensor(t)} for each in state]
 
     assert list(counts(True)) == list(counts(False))
+
+
+def broken(tensors):
+    torch._dynamo.graph_break()
+    return written(tensors)
+
+
+def written(tensors):
+    with torch.no_grad():
+        tensors[-1][0] += 1
+        tensors[-1].mul_(2)
+    return tensors
+
+
+OWNERS = {
+    "given": lambda x: x,
+    "computed": lambda x: x + 1,
+    "a leaf": lambda x: torch.ones(3).requires_grad_(),
+    "a copy": lambda x: x.detach().clone().requires_grad_(),
+    "plain": lambda x: torch.zeros(3),
+}
+TAKEN = {
+    "data": lambda t: (t, t.data),
+    "detached": lambda t: (t, t.detach()),
+    "a view": lambda t: (t, t.view(3)),
+    "a view of data": lambda t: (t, t.data.view(3)),
+    "data of a view": lambda t: (t, t.view(3).data),
+    "a part of data": lambda t: (t, t.data[:2]),
+    "data of what is detached": lambda t: (t, t.detach().data),
+    "data and a part of it": lambda t: (d := t.data, d[1:], t, d[:2]),
+    "data before itself": lambda t: (t.data, t),
+    "data twice": lambda t: (t, t.data, t.data),
+    "detached alone": lambda t: (t.detach(),),
+    "detached twice": lambda t: (t, t.detach(), t.detach()[1:]),
+    "itself": lambda t: (t, t),
+    "one of several": lambda t: (t, t.chunk(2)[0]),
+    "a copy": lambda t: (t, t.clone()),
+}
+
+
+@pytest.mark.parametrize("where", [lambda tensors: tensors, written, broken], ids=["outside", "inside", "behind a break"])
+@pytest.mark.parametrize("taken", TAKEN.values(), ids=TAKEN)
+@pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
+def test_results_that_share_memory_share_their_counts_as_in_eager(owner, taken, where):
+    def function(x):
+        return where(taken(owner(x)))
+
+    def outcome(call):
+        x = torch.arange(3.0).requires_grad_()
+        try:
+            tensors = (*call(x), x)
+            for each in tensors:
+                before = [t._version for t in tensors]
+                with torch.no_grad():
+                    each += 1
+                yield [t._version - then for t, then in zip(tensors, before, strict=True)], [t.tolist() for t in tensors]
+        except RuntimeError as exc:
+            yield str(exc).split(" is a view")[0]
+
+    assert list(outcome(opmill.compile(function))) == list(outcome(function))
+
+
+def test_perturbing_a_tensor_through_its_data_spoils_no_backward():
+    def function(x):
+        y, found = (x * x).sum(), []
+        for k in range(3):
+            entry = x.data[k]
+            before = entry.clone()
+            entry.copy_(before + 1)
+            torch._dynamo.graph_break()
+            found.append((x * x).sum().item())
+            entry.copy_(before)
+        return y, found
+
+    def outcome(call):
+        x = torch.ones(3, requires_grad=True)
+        y, found = call(x)
+        return found, x._version, x.tolist()
+
+    assert outcome(opmill.compile(function)) == outcome(function)

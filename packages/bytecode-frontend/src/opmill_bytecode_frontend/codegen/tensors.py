@@ -14,7 +14,7 @@ from ..errors import Unsupported
 from ..graph.inference import of_inference
 from ..graph.several import is_one_of_several, one_of_several
 from ..graph.spent import is_spent, spent
-from ..graph.versions import of_version, writes_to_own
+from ..graph.versions import counted_apart, counted_by, counted_with, of_version, writes_to_own
 from ..values.tensor import TensorValue
 from .rebuild import Rebuilder, rebuilds
 
@@ -41,6 +41,8 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         shown = recorder.call_function(r.vm, mark, [shown], {})
     r.outputs.append(shown)
     text = f"_g[{len(r.outputs) - 1}]"
+    if is_plain(r, value) and (counted := counted_by(value.node)) is not None:
+        text = r.assign(value, counting(r, value, counted, text))
     for mark in marks:
         text = r.assign(value, f"{r.constants.name(mark)}({text})")
     if shown is not value and not marks:
@@ -58,6 +60,34 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         text = r.assign(value, text)
         r.body += [f"setattr({text}{path}, {name!r}, {r.expr(item)})" for path, (name, item) in told]
     return text
+
+
+def is_plain(r: Rebuilder, value: TensorValue) -> bool:
+    """Whether a tensor is no more than what a step of the graph gave, and has no history."""
+    fake = value.fake
+    if value.cls is not torch.Tensor or type(fake) is not FakeTensor or fake.requires_grad or value.put_on():
+        return False
+    return not fake.is_inference() and not r.vm.recorder.inference.made(fake)
+
+
+def counting(r: Rebuilder, value: TensorValue, counted: torch.fx.Node, text: str) -> str:
+    """The expression of a result ``text`` whose writes are counted as ``counted`` says: graphs tell which results share memory, not that
+    writes to one are none to the other."""
+    if counted.op == "placeholder":
+        inputs = [each for each in r.vm.recorder.inputs if isinstance(each, TensorValue) and each.node is counted]
+        sources = [each.source for each in inputs if each.source is not None and is_tensor_itself(each)]
+        return f"{r.constants.name(counted_with)}({text}, {r.source(sources[0])})" if sources else text
+    shown = [each for each in r.outputs if isinstance(each, TensorValue) and each is not value and counted_by(each.node) is counted]
+    others = [known for each in shown if is_plain(r, each) and (known := r.known(each)) is not None]
+    if others:
+        return f"{r.constants.name(counted_with)}({text}, {others[0]})"
+    return f"{r.constants.name(counted_apart)}({text}, {value.fake._version})"
+
+
+def is_tensor_itself(value: TensorValue) -> bool:
+    """Whether there is a plain tensor where an input comes from: no array, number or object around one, nor one with another memory now."""
+    around = value.of_array or value.of_number or value.below or value.scalar is not None
+    return not around and value.given is None and not value.aliased and type(value.fake) is FakeTensor
 
 
 def within(r: Rebuilder, value: TensorValue, path: str) -> Iterator[tuple[str, TensorValue]]:

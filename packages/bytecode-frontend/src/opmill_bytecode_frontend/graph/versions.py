@@ -32,6 +32,18 @@ def memory(fake: torch.Tensor) -> int:
 VIEWS = frozenset("getitem view reshape detach squeeze unsqueeze flatten narrow select alias as_strided".split())
 
 
+def counted_by(node: torch.fx.Node | None) -> torch.fx.Node | None:
+    """With whose writes those to a tensor are counted, of what has no history: the step that took a tensor's ``data``, for that and views
+    of it, or the input that was detached. None where the graph itself has them counted."""
+    detached = False
+    while node is not None and (name := node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")) in VIEWS:
+        detached = detached or name == "detach"
+        node = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else None
+    if node is None or node.op == "placeholder":
+        return node if detached else None
+    return node if node.target is getattr and node.args[1] == "data" else None
+
+
 class Writes:
     """How many steps of a graph wrote to a memory, also through what counts its writes apart."""
 
@@ -109,9 +121,37 @@ def of_version(tensor: torch.Tensor, count: int) -> torch.Tensor:
     return tensor
 
 
+def counted_apart(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """A tensor's ``data``, with so many writes counted that were made to it."""
+    made = tensor.data
+    if count:
+        torch._C._autograd._unsafe_set_version_counter((made,), (count,))
+    return made
+
+
+def counted_with(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The same view of memory as one of ``other``, with whose writes its own are counted."""
+    if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return tensor  # of a backend that gives copies
+    return other.detach().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
 def versions(*tensors: torch.Tensor) -> list[int]:
     """Version counters of tensors; those of inference mode have none, and give a number that no other has."""
     return [t._version if not t.is_inference() else 1 << 62 for t in tensors]
 
 
-__all__ = ["Writes", "count", "kept", "memory", "of_version", "uncounted", "versions", "writes_to_own", "written"]
+__all__ = [
+    "Writes",
+    "count",
+    "counted_apart",
+    "counted_by",
+    "counted_with",
+    "kept",
+    "memory",
+    "of_version",
+    "uncounted",
+    "versions",
+    "writes_to_own",
+    "written",
+]
