@@ -50,14 +50,22 @@ class Suite:
 
 
 SCIPY = ("scipy",)
+TRIO = ("trio", "outcome", "sniffio", "attrs", "sortedcontainers", "idna")
 LEARNING = ("scikit-learn", "joblib", "threadpoolctl", "narwhals", *SCIPY)
 PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fonttools", "python-dateutil", "six")
 SUITES = {
     "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
     "addict": Suite("2.4.0", "test_addict.py"),
+    "anyio": Suite(
+        "4.16.0",
+        "tests",
+        (*TRIO, "pytest-mock", "hypothesis", "trustme", "cryptography", "cffi", "pycparser", "blockbuster", "forbiddenfruit"),
+    ),
     "anytree": Suite("2.13.0", "tests", ("six",)),
     "array-api-compat": Suite("1.16.0", "array_api_compat/tests", sources=False),
+    "arrow": Suite("1.4.0", "tests", ("python-dateutil", "six", "tzdata", "pytz", "simplejson", "pytest-mock")),
     "attrs": Suite("26.1.0", "tests", ("hypothesis", "sortedcontainers", "cloudpickle")),
+    "autoray": Suite("0.11.0", "tests", ("opt_einsum", *SCIPY), meant="torch or numpy"),
     "backpack-for-pytorch": Suite("1.7.1", "test", ("einops", "unfoldNd", "pytest-cases", "decopatch", "makefun")),
     "beartype": Suite("0.23.1", "beartype_test"),
     "boltons": Suite("26.2.0", "tests"),
@@ -112,6 +120,7 @@ SUITES = {
     ),
     "nflows": Suite("0.14", "tests", ("torchtestcase", "tensorboard", *PLOTS)),
     "normflows": Suite("1.7.3", "normflows"),
+    "norse": Suite("1.1.0", "norse/torch", ("nir", "nirtorch", "h5py", *PLOTS)),
     "omegaconf": Suite("2.4.0", "tests", ("attrs", "pytest-mock", "build", "pyproject_hooks")),
     "opacus": Suite("1.6.0", "opacus/tests", ("opt_einsum", *SCIPY)),
     "opt_einsum": Suite("3.4.0", "opt_einsum", sources=False),
@@ -128,6 +137,7 @@ SUITES = {
     "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
     "pyrsistent": Suite("0.20.0", "tests", ("hypothesis", "sortedcontainers")),
     "python-box": Suite("8.0.0", "test", ("toml", "msgpack", "ruamel.yaml", "tomli-w")),
+    "python-dateutil": Suite("4.0.0", "tests", ("tzdata", "hypothesis", "sortedcontainers", "freezegun", "six")),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
     "pytorch-warmup": Suite("0.2.0", "test"),
@@ -138,7 +148,9 @@ SUITES = {
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
     "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
     "tensorly": Suite("0.10.0", "tensorly", SCIPY, {"TENSORLY_BACKEND": "pytorch"}, sources=False),
+    "tensorly-torch": Suite("0.5.0", "tltorch", ("tensorly", "opt_einsum", *SCIPY), {"TENSORLY_BACKEND": "pytorch"}),
     "timm": Suite("1.0.31", "tests"),
+    "tinydb": Suite("4.9.0", "tests"),
     "tomlkit": Suite("0.15.2", "tests"),
     "toolz": Suite("1.2.0", "toolz/tests", sources=False),
     "torch-optimizer": Suite("0.3.0", "tests", ("pytorch_ranger",)),
@@ -146,9 +158,12 @@ SUITES = {
     "torchao": Suite("0.18.0", "test", ("parameterized",), sources=False),
     "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "transitions": Suite("0.9.3", "tests", ("six",)),
+    "trio": Suite("0.35.0", "trio", (*TRIO[1:], "trustme", "cryptography", "cffi", "pycparser"), sources=False),
+    "typeguard": Suite("4.6.0", "tests"),
     "uncertainties": Suite("3.2.3", "tests"),
     "vit-pytorch": Suite("1.26.11", "tests"),
     "wrapt": Suite("2.5.2", "tests"),
+    "xitorch": Suite("0.5.1", "xitorch/_tests", SCIPY),
     "zuko": Suite("1.6.0", "tests"),
 }
 
