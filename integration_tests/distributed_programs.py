@@ -2,6 +2,8 @@
 test_distributed.py: ``python distributed_programs.py RANK WORLD STORE [BACKEND]``."""
 
 import sys
+import types
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -303,6 +305,48 @@ def same_gradients(call: Any, graphs: int = 1) -> str:
     return differences(*found) + said
 
 
+def asked(question: Callable[[torch.Tensor, Any], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A program that asks something of a reduction that is under way."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        work = dist.all_reduce(y, async_op=True)
+        return y * question(y, work)
+
+    return function
+
+
+@opmill.disable
+def asked_elsewhere(y: torch.Tensor, work: Any) -> float:
+    assert isinstance(work, dist.Work) and work.get_future().wait()[0] is y
+    return float(y.sum())
+
+
+def held(y: torch.Tensor, work: Any, holder: Any = types.SimpleNamespace()) -> int:
+    holder.work, holder.result = work, y
+    holder.work.wait()
+    return 2
+
+
+ASKED: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "future": lambda y, work: work.get_future().wait()[0] is y,
+    "value of the future": lambda y, work: work.get_future().wait()[0].sum(),
+    "behind the future": lambda y, work: work.get_future().then(lambda done: done.value()[0].sin()).wait(),
+    "result": lambda y, work: work.wait() and work.result()[0] is y,
+    "class": lambda y, work: work.wait() and 1 + isinstance(work, dist.Work),
+    "exception": lambda y, work: work.wait() and 1 + (work.exception() is None),
+    "success": lambda y, work: work.wait() and 1 + work.is_success() + work.is_completed(),
+    "native code": asked_elsewhere,
+    "an object that keeps it": held,
+}
+
+
+def gathered_ahead(x: torch.Tensor) -> torch.Tensor:
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x, async_op=True).get_future().wait()
+    return parts[0] - parts[1]
+
+
 def an_argument(x: torch.Tensor) -> torch.Tensor:
     dist.all_reduce(x)
     return x + dist.get_rank()
@@ -412,6 +456,8 @@ PROGRAMS: dict[str, Any] = {
     "all_to_all": lambda: agree(all_to_all, 1, True),
     "several": lambda: agree(several, 1, True, several_waited),
     "raw": lambda: agree(raw, 1, True),
+    **{f"work asked for {name}": partial(agree, asked(question)) for name, question in ASKED.items()},
+    "work of several tensors": lambda: agree(gathered_ahead),
     "an argument": lambda: agree(an_argument, 1, True),
     **{call.__name__: partial(same_gradients, call) for call in COLLECTIVES},
     "later, in another graph": lambda: same_gradients(later_still, 3),

@@ -17,11 +17,14 @@ OPS = torch.ops._c10d_functional
 
 
 class Pending:
-    """What a collective that was started with ``async_op=True`` gives, instead of a ``Work``: its results arrive by `wait`."""
+    """What a collective that was started with ``async_op=True`` gives, instead of a ``Work``, which it says to be: its results arrive by
+    `wait`. What else it is asked waits first, since nothing tells of the results before."""
 
-    def __init__(self, result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) -> None:
+    def __init__(self, result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], outputs: Sequence[torch.Tensor]) -> None:
         self._result: torch.Tensor | None = result
-        self._written = written
+        self._written, self._outputs = written, outputs
+
+    __class__ = property(lambda self: c10d.Work)
 
     def wait(self, timeout: object = None) -> bool:
         """Fills what the collective writes to. True."""
@@ -40,6 +43,23 @@ class Pending:
     def synchronize(self) -> None:
         self.wait()
 
+    def exception(self) -> None:
+        """None: an exchange that fails raises where it is waited for."""
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that were written."""
+        self.wait()
+        return list(self._outputs)
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """One that has the tensors that were written already."""
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(self.result())
+        return future
+
+    def source_rank(self) -> int:
+        raise RuntimeError("sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call.")
+
 
 def arrive(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) -> None:
     """Waits for ``result`` and copies its parts: each of ``written`` is a tensor with the first and the last row of ``result``, seen as a
@@ -49,10 +69,13 @@ def arrive(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) ->
         tensor.data.copy_((result if rows is None else result[rows[0] : rows[1]]).reshape(tensor.shape))
 
 
-def ended(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], async_op: bool) -> Pending | None:
-    """What an exchange gives: work to wait for if ``async_op``, else None, when the result has arrived in what it is written to."""
+def ended(
+    result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], outputs: Sequence[torch.Tensor], async_op: bool
+) -> Pending | None:
+    """What an exchange gives: work to wait for if ``async_op``, else None, when the result has arrived in what it is written to.
+    ``written`` are the memory of ``outputs``, which are the program's tensors."""
     if async_op:
-        return Pending(result, written)
+        return Pending(result, written, outputs)
     arrive(result, written)
     return None
 
@@ -66,7 +89,7 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 def all_reduce(tensor: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False) -> Pending | None:
     """``torch.distributed.all_reduce``."""
     name = c10d._group_or_default_group(group).group_name
-    return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], async_op)
+    return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], [tensor], async_op)
 
 
 def broadcast(
@@ -79,7 +102,7 @@ def broadcast(
     """``torch.distributed.broadcast``: what waits for the result where ``async_op``, None otherwise."""
     group = c10d._group_or_default_group(group)
     source = c10d._canonicalize_group_rank(group, src, group_src, return_global=False)
-    return ended(OPS.broadcast(real(tensor), source, group.group_name), [(real(tensor), None)], async_op)
+    return ended(OPS.broadcast(real(tensor), source, group.group_name), [(real(tensor), None)], [tensor], async_op)
 
 
 def all_gather_into_tensor(
@@ -88,7 +111,7 @@ def all_gather_into_tensor(
     """``torch.distributed.all_gather_into_tensor``."""
     group = c10d._group_or_default_group(group)
     gathered = OPS.all_gather_into_tensor(real(input).reshape(-1), group.size(), group.group_name)
-    return ended(gathered, [(real(output), None)], async_op)
+    return ended(gathered, [(real(output), None)], [output], async_op)
 
 
 def all_gather(
@@ -98,7 +121,7 @@ def all_gather(
     group = c10d._group_or_default_group(group)
     flat = real(input).reshape(-1)
     gathered, size = OPS.all_gather_into_tensor(flat, group.size(), group.group_name), flat.shape[0]
-    return ended(gathered, [(real(output), (k * size, (k + 1) * size)) for k, output in enumerate(outputs)], async_op)
+    return ended(gathered, [(real(output), (k * size, (k + 1) * size)) for k, output in enumerate(outputs)], outputs, async_op)
 
 
 def reduce_scatter_tensor(
@@ -107,7 +130,7 @@ def reduce_scatter_tensor(
     """``torch.distributed.reduce_scatter_tensor``."""
     group = c10d._group_or_default_group(group)
     scattered = OPS.reduce_scatter_tensor(real(input).reshape(-1), op, group.size(), group.group_name)
-    return ended(scattered, [(real(output), None)], async_op)
+    return ended(scattered, [(real(output), None)], [output], async_op)
 
 
 def reduce_scatter(
@@ -116,7 +139,7 @@ def reduce_scatter(
     """``torch.distributed.reduce_scatter``."""
     group = c10d._group_or_default_group(group)
     given = torch.cat([real(t).reshape(-1) for t in inputs])
-    return ended(OPS.reduce_scatter_tensor(given, op, group.size(), group.group_name), [(real(output), None)], async_op)
+    return ended(OPS.reduce_scatter_tensor(given, op, group.size(), group.group_name), [(real(output), None)], [output], async_op)
 
 
 def all_to_all_single(
@@ -132,7 +155,7 @@ def all_to_all_single(
     count = group.size()
     taken = list(output_split_sizes) if output_split_sizes else [output.shape[0] // count] * count
     given = list(input_split_sizes) if input_split_sizes else [input.shape[0] // count] * count
-    return ended(OPS.all_to_all_single(real(input), taken, given, group.group_name), [(real(output), None)], async_op)
+    return ended(OPS.all_to_all_single(real(input), taken, given, group.group_name), [(real(output), None)], [output], async_op)
 
 
 def all_to_all(
@@ -143,4 +166,4 @@ def all_to_all(
     given, taken = [real(t).reshape(-1) for t in inputs], [real(t).numel() for t in outputs]
     exchanged = OPS.all_to_all_single(torch.cat(given), taken, [t.shape[0] for t in given], group.group_name)
     ends = [sum(taken[: k + 1]) for k in range(len(taken))]
-    return ended(exchanged, [(real(t), (end - size, end)) for t, end, size in zip(outputs, ends, taken)], async_op)
+    return ended(exchanged, [(real(t), (end - size, end)) for t, end, size in zip(outputs, ends, taken)], outputs, async_op)
