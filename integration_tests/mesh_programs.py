@@ -2,7 +2,8 @@
 are differentiated. Each case says "right", or what is wrong. Run by test_mesh_programs.py: ``python mesh_programs.py RANK SIZE STORE``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
 import opmill
@@ -38,6 +40,8 @@ def known(value: Any) -> Any:
     """A result as something to compare: the whole of it, and how it is laid out."""
     if isinstance(value, DTensor):
         return [value.placements, value.to_local().detach().clone(), value.full_tensor().detach()]
+    if isinstance(value, tuple):
+        return [known(each) for each in value]
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -193,6 +197,144 @@ def noted() -> str:
     return apart(*found) or told(compiled, 1)
 
 
+def replicated(x: Any, y: Any) -> Any:
+    with implicit_replication():
+        return (x * y + y).sin()
+
+
+def replicated_in_the_middle(x: Any, y: Any) -> Any:
+    a = x.exp()
+    with implicit_replication():
+        with implicit_replication():  # whose end ends both
+            b = a + y
+        try:
+            b = b * y
+        except RuntimeError:
+            b = b * 3
+    return b.cos()
+
+
+def replicated_and_raised(x: Any, y: Any) -> Any:
+    try:
+        with implicit_replication():
+            a = x + y
+            raise ValueError
+    except ValueError:
+        pass
+    try:
+        return a + y
+    except RuntimeError:
+        return a * 2
+
+
+def replicated_around_a_break(x: Any, y: Any) -> Any:
+    with implicit_replication():
+        a = x + y
+        in_between()
+        return a * y
+
+
+@opmill.disable
+def in_between() -> None:
+    """Where a graph ends."""
+
+
+@implicit_replication()
+def replicated_whole(x: Any, y: Any) -> Any:
+    return x - y
+
+
+def replicated_gradients(x: Any, y: Any) -> Any:
+    x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+    with implicit_replication():
+        return torch.autograd.grad((x * y).sum().full_tensor(), [x, y])
+
+
+def of_replication(function: Callable[..., Any], order: Sequence[Callable[[], Any]], graphs: int = 1) -> str:
+    """What eager gives or raises, without gradients, with them, and where the caller has let plain tensors be taken."""
+    compiled = opmill.compile(function)
+    for around in order:
+        for differentiated in (False, True):
+            found: list[Any] = []
+            for run in (compiled, function):
+                x, y = over(Shard(0), 4, 8).requires_grad_(differentiated), noise(4, 8, seed=1)
+                try:
+                    with around():
+                        result = run(x, y)
+                        if getattr(result, "requires_grad", False):
+                            result.square().sum().full_tensor().backward()
+                    found.append([known(result), known(x.grad)])
+                except RuntimeError as error:
+                    found.append(str(error))
+                found[-1] = [found[-1], allows()]
+            if said := apart(*found):
+                return f"{around.__name__}, {differentiated}: {said}"
+    record = record_of(compiled)
+    assert record is not None
+    first = record[1].graphs[:graphs]
+    return "" if len(first) == graphs and not any(g.fallback for g in first) else f"{first} {[str(b) for b in record[1].breaks]}"
+
+
+def made_inside() -> str:
+    """Where the first tensor over a mesh is made inside of the block, and a graph ends there: the next calls run the same code."""
+
+    def program(x: Any, ones: Any) -> Any:
+        with implicit_replication():
+            y = DTensor.from_local(x, devices, [Shard(0)], run_check=False) * ones
+            in_between()
+            return y + ones
+
+    compiled, ones, devices = opmill.compile(program), noise(8, 8, seed=1), mesh()
+    for seed in range(3):
+        if said := apart(known(compiled(noise(4, 8, seed=seed), ones)), known(program(noise(4, 8, seed=seed), ones))):
+            return said
+    return told_ends(compiled, 2)
+
+
+def of_a_cache() -> str:
+    """The mesh is what a function with a cache gives, which would make another one if it ran again: what the capture knows is the one that
+    the program has, and the graph runs."""
+    mesh().get_group()
+
+    def program(x: Any) -> Any:
+        y = x * 2
+        return DTensor.from_local(y, mesh(), [Shard(0)], run_check=False) + 1
+
+    over(Shard(0), 4, 8).redistribute(placements=[Replicate()])  # torch keeps weak references to meshes
+    compiled = opmill.compile(program)
+    for seed in range(3):
+        x = noise(4, 8, seed=seed)
+        if said := apart(known(compiled(x)), known(program(x))):
+            return said
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        compiled(x)
+    ran = [str(event.name) for event in profile.events()]
+    return told_ends(compiled, 2) or ("" if "aten::add" not in ran else f"the graph does not run: {ran}")
+
+
+def told_ends(compiled: Any, graphs: int) -> str:
+    record = record_of(compiled)
+    assert record is not None
+    found = len(record[1].graphs)
+    return "" if found == graphs else f"{found} graphs, {[str(b) for b in record[1].breaks]}"
+
+
+def allows() -> bool:
+    return bool(DTensor._op_dispatcher._allow_implicit_replication)  # type: ignore[attr-defined]
+
+
+def mixed(x: Any, y: Any) -> Any:
+    return x + y
+
+
+REPLICATED = [
+    replicated,
+    replicated_in_the_middle,
+    replicated_and_raised,
+    replicated_around_a_break,
+    replicated_whole,
+    replicated_gradients,
+]
 OPTIMIZERS: dict[str, Callable[[], str]] = {
     "AdamW": partial(optimized, torch.optim.AdamW, foreach=False),
     "Adam, amsgrad": partial(optimized, torch.optim.Adam, amsgrad=True, weight_decay=0.1, foreach=False),
@@ -203,6 +345,10 @@ OPTIMIZERS: dict[str, Callable[[], str]] = {
 CASES: dict[str, Callable[[], str]] = (
     {f"sizes, {name}": case for name, case in OF_SIZES.items()}
     | OPTIMIZERS
+    | {function.__name__: partial(of_replication, function, (nullcontext, implicit_replication, nullcontext)) for function in REPLICATED}
+    | {"mixed": partial(of_replication, mixed, (nullcontext, implicit_replication, nullcontext), 0)}
+    | {"mixed, taken first": partial(of_replication, mixed, (implicit_replication, nullcontext, implicit_replication))}
+    | {"taken where it is made": made_inside, "a mesh of a cache": of_a_cache}
     | {"late gradients": late_gradients, "embedded": embedded, "noted": noted}
 )
 

@@ -50,7 +50,7 @@ from .graph.thread_state import autocast_nesting, in_dual_level, switched, switc
 from .graph.undoing import Undoing, copied, writes_in_parts
 from .interpretation.frame import Frame, refuse_module_code
 from .interpretation.machine import BreakHere, Interpreter
-from .library.standard.caches import ReadAgain
+from .library.standard.caches import ReadAgain, read_apart
 from .library.torch.function_modes import ended_in_block
 from .options import CaptureOptions
 from .values.base import Lazy, Raised, Value
@@ -142,7 +142,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
     assumed of results that are asked for before the graph is completed. ``names``: what the function is given."""
     vm.guard_hooks_apart()
-    for guard in vm.recorder.wrappers.assumed():
+    for guard in vm.recorder.wrappers.assumed(vm.entry_switches):
         vm.guard(guard)
     apart: list[Guard] = [*guard_shared(vm), *kept_apart(vm)]
     guards = list(vm.guards.values())
@@ -275,6 +275,7 @@ def end(
             "FE051", "a result of an embedding over a mesh that is not summed yet", "what the sum leaves out stands beside it"
         )
     vm.recorder.wrappers.forget_masks()
+    read_apart(vm)
     only = r.only_reads() and len(r.body) == of_result and not (vm.effects.asked or vm.effects.locks or watched)
     held = hold(r, names, otherwise) if vm.effects.locks else None
     return Ended(vm, r, last, held, result if only else None)

@@ -272,6 +272,64 @@ def test_results_of_another_form_run_the_function() -> None:
     assert compiled(x).tolist() == [4.0] * 2  # guards hold, the cache has what it had
 
 
+class Settled:
+    """Known by its identity: it is hashed."""
+
+
+@functools.cache
+def settled() -> Settled:
+    return Settled()
+
+
+@functools.cache
+def lasting() -> type[Settled]:
+    return Settled
+
+
+@functools.cache
+def made_function() -> Any:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+    return inner
+
+
+def by_its_identity(x: torch.Tensor) -> Any:
+    return x * {settled(): 2.0}[settled()] + (settled() in {settled()})
+
+
+def by_its_class(x: torch.Tensor) -> Any:
+    return x + isinstance(settled(), lasting())
+
+
+def by_its_code(x: torch.Tensor) -> Any:
+    return made_function()(x)
+
+
+@pytest.mark.parametrize("program", [by_its_identity, by_its_class, by_its_code])
+def test_graphs_run_where_an_object_of_a_cache_is_known_by_identity(program) -> None:
+    """What the cache has is another object than that which the capture has seen."""
+    ran = []
+
+    def backend(gm, inputs):
+        def run(*args: torch.Tensor) -> Any:
+            ran.append(gm)
+            return gm.forward(*args)
+
+        return run
+
+    for cached in (settled, lasting, made_function):
+        cached.cache_clear()
+    compiled = capture(program, backend)
+    for k in range(3):
+        x = torch.arange(3.0) + k
+        assert torch.equal(compiled(x), program(x))
+        assert len(ran) > k
+    for cached in (settled, lasting, made_function):
+        cached.cache_clear()
+    assert torch.equal(compiled(x), program(x))
+
+
 def test_an_argument_that_is_what_the_cache_gives() -> None:
     def program(x: torch.Tensor) -> Any:
         kept = table(4)

@@ -110,6 +110,10 @@ NAMES: tuple[Row, ...] = (
         "torch._C._SDPBackend torch._C._get_cudnn_sdp_enabled torch._C._get_flash_sdp_enabled torch._C._get_math_sdp_enabled "
         "torch._C._get_mem_efficient_sdp_enabled torch._C._get_mkldnn_enabled",
     ),
+    *rows(
+        "implicit_replication() of tensors over a mesh ends the graph",
+        "torch._C._get_dtensor_allow_implicit_replication torch._C._set_dtensor_allow_implicit_replication",
+    ),
     *rows("which device a program has beside the processor is not known", "torch._C._get_accelerator", required=True),
     # --- transforms of torch.func ---
     *rows(

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 #: Objects that weak references of torch, of Python's library and of guards point to, and whose lives seldom tell.
-LASTING = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.ModuleType)
+LASTING: tuple[type, ...] = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.ModuleType)
+if torch.distributed.is_available():
+    LASTING += (torch.distributed.ProcessGroup, torch.distributed.device_mesh.DeviceMesh)  # plans of redistribution are kept by mesh
 MOST_ITEMS = 100
 COUNTED = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict)
 #: Builtin types whose objects tell when they go: what is behind a view may change its size, of what nobody awaited Python warns, a callback

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Protocol
 
@@ -37,7 +37,8 @@ class Masks(Protocol):
 
 MOST_ITEMS = 1000
 MOST_FUNCTIONS = 200
-OF_DISPATCHERS = ("_allow_implicit_replication", "_custom_op_handlers")
+SWITCHED = "_allow_implicit_replication"
+OF_DISPATCHERS = (SWITCHED, "_custom_op_handlers")
 """What context managers of ``torch.distributed.tensor`` change: what operators on DTensors do."""
 
 
@@ -64,10 +65,14 @@ class Wrappers:
             if type(mask.data) is FakeTensor:
                 mask.data, mask.refcount = None, 0
 
-    def assumed(self) -> Iterator[Guard]:
-        """The guards that hold at the end of a capture."""
+    def assumed(self, before: Mapping[object, tuple[object, ...]]) -> Iterator[Guard]:
+        """The guards that hold at the end of a capture. ``before``: torch's switches at its beginning, which captured code may have set
+        when it met a class, and may not have set back."""
         for reads in self.classes.values():
             for guard, owner in reads:
+                if isinstance(guard.source, Attr) and guard.source.name == SWITCHED and "replication" in before:
+                    yield Equals(guard.source, before["replication"][1])
+                    continue
                 now = _now(guard.source, owner)
                 if isinstance(guard, Predicate):
                     kept = guard.function(now)

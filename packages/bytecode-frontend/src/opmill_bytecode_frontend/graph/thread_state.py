@@ -1,5 +1,5 @@
 """Switches of the thread that captured code may set: grad mode, autocast, kernels of attention, whether tensors may be saved through
-hooks."""
+hooks, and whether plain tensors are taken for replicated ones beside tensors over a mesh."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch._C import _autograd
 DEVICES = ("cpu", "cuda")
 #: Kernels of scaled_dot_product_attention that may be turned off.
 ATTENTION = tuple(name for name in "cudnn flash math mem_efficient overrideable".split() if hasattr(torch._C, f"_get_{name}_sdp_enabled"))
+#: What tells whether operators take plain tensors beside tensors over a mesh, and what sets it; None where torch has an attribute for it.
+REPLICATION = tuple(getattr(torch._C, f"_{verb}_dtensor_allow_implicit_replication", None) for verb in ("get", "set"))
 
 
 def switches() -> dict[object, tuple[object, ...]]:
@@ -26,6 +28,8 @@ def switches() -> dict[object, tuple[object, ...]]:
         found["dtype", device] = (torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
     for name in ATTENTION:
         found["attention", name] = (getattr(torch._C, f"_set_sdp_use_{name}"), getattr(torch._C, f"_get_{name}_sdp_enabled")())
+    if (asks := REPLICATION[0]) is not None:
+        found["replication"] = (REPLICATION[1], asks())
     refusal = _autograd._saved_tensors_hooks_get_disabled_error_message()  # function transforms allow none inside
     found["saved tensors"] = (
         (_autograd._saved_tensors_hooks_enable,) if refusal is None else (_autograd._saved_tensors_hooks_disable, refusal)

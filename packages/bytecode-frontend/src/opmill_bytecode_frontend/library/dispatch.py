@@ -85,7 +85,8 @@ DOING = frozenset(
 STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting "
     "autocast_decrement_nesting "
-    "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed".split()
+    "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed "
+    "_set_dtensor_allow_implicit_replication".split()
 )
 #: How the names of torch's other C functions begin that change a state of the process, and those of them that what is captured follows.
 SETTING = ("set_", "push_", "pop_", "enable_")

@@ -32,6 +32,8 @@ from ..options import GraphOptions
 from ..wrapped import KEY
 
 _TRUSTED = ("torch", "_operator", "operator", "builtins", "math", "opmill_fake_tensors")
+_ASKS_REPLICATION: Callable[[], bool] = getattr(torch._C, "_get_dtensor_allow_implicit_replication", bool)
+"""Whether operators take plain tensors beside tensors over a mesh."""
 
 
 class Uncacheable(Exception):
@@ -94,6 +96,7 @@ def modes() -> tuple[object, ...]:
         torch._C._get_flash_sdp_enabled(),
         torch._C._get_math_sdp_enabled(),
         torch._C._get_mem_efficient_sdp_enabled(),
+        _ASKS_REPLICATION(),
     )
 
 

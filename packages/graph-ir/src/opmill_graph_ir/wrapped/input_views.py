@@ -147,7 +147,7 @@ def _is_plain(node: fx.Node) -> bool:
     if node.op not in ("call_method", "call_function") or isinstance(node.target, torch._ops.HigherOrderOperator):
         return False
     writes = (name.endswith("_") and not name.endswith("__")) or node.target is operator.setitem
-    mode = any(word in name for word in ("grad", "inference", "autocast", "_enter", "_exit"))
+    mode = any(word in name for word in ("grad", "inference", "autocast", "_enter", "_exit", "implicit_replication"))
     return not writes and not mode and not {"out", "inplace"} & node.kwargs.keys()
 
 

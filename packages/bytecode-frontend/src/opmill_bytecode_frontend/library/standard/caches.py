@@ -12,12 +12,14 @@ object. A call of a function of the program is therefore made by the program its
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from msgspec import Struct
 
 from opmill_guards.guard import Absent, Is
+from opmill_guards.reference import check
 
 from ...assumptions.asked import Asked, is_asked, is_given, new_source
 from ...errors import Unsupported
@@ -101,6 +103,8 @@ def demand_hash(vm: Interpreter, value: object) -> None:
 
 def of_program(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The result of a function that only computes; of others the call is the program's own."""
+    if (ANEW, obj) in vm.inlined:
+        return refuse(vm, obj, "which object it gives matters, and each run of it makes another")
     if not all(is_key(a) for a in (*args, *kwargs.values())):
         return refuse(vm, obj, "its key is not a constant")
     given, named = [plain_key(vm, a) for a in args], {k: plain_key(vm, v) for k, v in kwargs.items()}
@@ -212,25 +216,29 @@ def asked_before(vm: Interpreter, obj: Cached, given: list[object], named: dict[
     return vm.wrap(like, source)
 
 
-class WithGrad(Struct, frozen=True, eq=False):
-    """A function that is called where gradients are recorded or not, whatever the thread has."""
+class Switched(Struct, frozen=True, eq=False):
+    """A function that is called with switches of torch set by ``calls``, and what the thread had again behind it."""
 
-    function: Any
-    enabled: bool
+    function: Callable[..., object]
+    calls: Sequence[tuple[Any, ...]]
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        with torch.set_grad_enabled(self.enabled):
+        before = switches()
+        try:
+            for switch, *given in self.calls:
+                switch(*given)
             return self.function(*args, **kwargs)
+        finally:
+            for switch, *given in switched(switches(), before):
+                switch(*given)
 
 
-def with_switches(vm: Interpreter, obj: object) -> object:
+def with_switches(vm: Interpreter, obj: Cached) -> object:
     """The function as it runs where the captured code is now, called from where that began."""
-    other = switched(vm.entry_switches, now := switches())
-    if not other:
-        return obj
-    if other != [now["grad"]]:
-        return refuse(vm, obj, "a switch of torch was set before")
-    return WithGrad(obj, torch.is_grad_enabled())
+    calls = switched(vm.entry_switches, now := switches())
+    if any(call not in (now["grad"], now.get("replication")) for call in calls):
+        return refuse(vm, obj, "a switch of torch was set before")  # autocast keeps what it casts until its block ends
+    return Switched(obj, calls) if calls else obj
 
 
 def state_of(vm: Interpreter) -> tuple[int, ...]:
@@ -245,8 +253,28 @@ def is_literal(value: Value) -> bool:
     return type(value) is ConstantValue and type(value.value) in LITERALS
 
 
+def read_apart(vm: Interpreter) -> None:
+    """Raises ReadAgain where captured code assumes which object a call gives that is made before the graph (a mesh of devices), and each
+    run of the function makes another: what the cache gives is never the one that the capture has seen."""
+    results: dict[str, object] = {}
+    for call in vm.effects.asked:
+        obj = call.function.function if isinstance(call.function, Switched) else call.function
+        guards = [g for g in vm.guards.values() if type(g) is Is and is_asked(g.source) and g.source.root == call.source]
+        if call.source is None or not guards or not isinstance(obj, functools._lru_cache_wrapper):
+            continue
+        args = [a.real() if isinstance(a, Value) else a for a in call.args]
+        kwargs = {k: v.real() if isinstance(v, Value) else v for k, v in call.kwargs.items()}
+        results[call.source.name] = obj.__wrapped__(*args, **kwargs)
+        if not all(check(guard, results) for guard in guards):
+            raise ReadAgain((ANEW, obj))
+
+
+ANEW = "makes an object at each run"
+
+
 class ReadAgain(Exception):
-    """The function is to be read once more, the calls of another one in it as if that had no cache."""
+    """The function is to be read once more, the calls of another one in it as if that had no cache; or, where it is named behind `ANEW`,
+    between graphs."""
 
     def __init__(self, function: object) -> None:
         super().__init__(function)
@@ -259,4 +287,4 @@ def refuse(vm: Interpreter, obj: object, why: str) -> NoReturn:
     vm.unsupported("FE010", f"a call of {name}, which has a cache", why, "call it outside of the compiled function")
 
 
-__all__ = ["ReadAgain", "call_cached"]
+__all__ = ["ReadAgain", "call_cached", "read_apart"]
