@@ -42,7 +42,7 @@ from ..values.per_call import GivenClass
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
-from ..values.varying import VaryingNumber
+from ..values.varying import MadeAnew, VaryingNumber
 from .sources import Constants, expression, is_single
 
 if TYPE_CHECKING:
@@ -520,7 +520,7 @@ def float_number(r: Rebuilder, value: FloatNumber) -> str:
     return r.computed(value.text, value.sources)
 
 
-@rebuilds(ExternalIterator, VaryingNumber, Untouched, GivenId, ViewOfBefore)
+@rebuilds(ExternalIterator, VaryingNumber, MadeAnew, Untouched, GivenId, ViewOfBefore)
 def external(r: Rebuilder, value: Value) -> str:
     """What is never looked into: read where it came from."""
     return r.source(value.source)

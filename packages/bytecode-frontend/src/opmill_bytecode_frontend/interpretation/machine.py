@@ -359,7 +359,7 @@ class Interpreter(Operators, Assumptions):
         if type(left) is ConstantValue and type(right) is ConstantValue:
             return same_constants(self, left, right)
         for value in (left, right):  # which one it is, is not assumed
-            if type(value) is VaryingNumber and left.python_type() is right.python_type():
+            if isinstance(value, VaryingNumber) and left.python_type() is right.python_type():
                 value.refuse(self)
         if left.symbolic or right.symbolic:
             return same_numbers(self, left, right)

@@ -51,7 +51,7 @@ from ..values.opaque import ChanceValue, Untouched
 from ..values.per_call import GivenClass, GivenCompiled, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.thread_locals import ThreadLocalValue
-from ..values.varying import VaryingNumber
+from ..values.varying import MadeAnew, VaryingNumber
 from .identity import VIEWS, is_held, root_is_pinned
 from .owners import exempt, has_methods, is_disabled, looked_up_in_c
 
@@ -100,7 +100,8 @@ def as_varying(vm: Interpreter, obj: object, source: Source | None) -> Value | N
     if source is None or source not in vm.varying.opaque:
         return None
     vm.guard(TypeIs(source, type(obj)))
-    return VaryingNumber(obj, source)
+    plain = type(obj) in LITERALS or isinstance(obj, (set, frozenset)) or written_in_python(type(obj))
+    return (VaryingNumber if plain else MadeAnew)(obj, source)
 
 
 def part_of(source: Source | None, obj: object, label: str) -> Pinned:
