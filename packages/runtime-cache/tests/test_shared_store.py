@@ -232,6 +232,54 @@ def test_one_process_that_stands_still_holds_up_no_other(tmp_path):
                 assert pool.submit(other).result(PATIENT)
 
 
+class Watched(Store):
+    """Says when it has begun to wait for another one."""
+
+    def __init__(self, root):
+        super().__init__(root, lock_timeout_s=PATIENT)
+        self.waits = threading.Event()
+
+    def _find_here(self, kind, key):
+        found = super()._find_here(kind, key)
+        self.waits.set()
+        return found
+
+
+def test_all_that_wait_go_on_at_once_when_the_entry_comes(tmp_path):
+    """None waits for another one that loads what was made, nor for what its maker does after it."""
+    first, others = Store(tmp_path), [Watched(tmp_path) for _ in range(4)]
+    inside = threading.Barrier(len(others))
+
+    def other(store):
+        with store.turn("plan", KEY) as waited:
+            inside.wait(PATIENT)
+            return waited, store.get("plan", KEY)
+
+    with ThreadPoolExecutor(len(others)) as pool, first.turn("plan", KEY):
+        found = [pool.submit(other, store) for store in others]
+        assert all(store.waits.wait(PATIENT) for store in others)
+        first.put("plan", KEY, b"made")
+        assert [each.result(PATIENT) for each in found] == [(True, b"made")] * len(others)
+
+
+def test_an_entry_of_no_use_lets_nobody_go_on(tmp_path):
+    """It is there before, and made anew."""
+    first, other = Store(tmp_path), Watched(tmp_path)
+    first.put("plan", KEY, b"of no use")
+
+    def turned():
+        with other.turn("plan", KEY) as waited:
+            return waited, other.get("plan", KEY)
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.turn("plan", KEY):
+            found = pool.submit(turned)
+            assert other.waits.wait(PATIENT)
+            first.put("plan", KEY, b"made")
+            assert not found.done()
+        assert found.result(PATIENT) == (True, b"made")
+
+
 def test_a_turn_within_itself_waits_for_nobody(tmp_path):
     store = Store(tmp_path, lock_timeout_s=PATIENT)
     with store.turn("plan", KEY), store.turn("plan", KEY) as waited:

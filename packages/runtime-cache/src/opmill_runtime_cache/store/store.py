@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BYTES = 4 << 30
 DEFAULT_WAIT_S = 300.0
 """How long processes wait for another one that makes what they want, before they make it themselves."""
+LOOK_S = 0.02
+"""How often they look whether it is there."""
 LAYOUT = "v2"
 """The folder below a store's root; another one whenever entries change their form."""
 _TEMPORARY = "opmill-"
@@ -161,15 +163,22 @@ class Store:
                 held.release()
 
     def _first(self, kind: str, key: str) -> tuple[Optional["filelock.FileLock"], bool]:
-        """The lock, or None, and whether another process had it."""
+        """The lock, or None, and whether another process had it. All who wait go on at once when the entry comes: it is read without the
+        lock, and who loads what takes long would hold up the next one."""
         held = self._acquire(kind, key, 0.0)
         if held is not None or self.lock_timeout_s <= 0:
             return held, False
-        began = time.monotonic()
-        held = self._acquire(kind, key)
-        if held is None and time.monotonic() - began >= self.lock_timeout_s:
-            self._warn_late(self.lock_timeout_s)
-        return held, True
+        of_no_use = self._find_here(kind, key)[1] is not None  # which is why it is made anew
+        until = time.monotonic() + self.lock_timeout_s
+        while (began := time.monotonic()) < until:
+            if not of_no_use and self._find_here(kind, key)[1] is not None:
+                return None, True
+            look = min(LOOK_S, until - began)
+            held = self._acquire(kind, key, look)
+            if held is not None or time.monotonic() - began < look:  # there are no locks
+                return held, True
+        self._warn_late(self.lock_timeout_s)
+        return None, True
 
     def _warn_late(self, waited_s: float) -> None:
         self._warn("late", f"[RC067] waited {waited_s:g} seconds for another process that compiles the same; it is compiled here as well")
@@ -197,7 +206,7 @@ class Store:
             held = filelock.FileLock(
                 directory.lock_path(kind, key), timeout=self.lock_timeout_s if timeout_s is None else timeout_s, mode=0o600
             )
-            held.acquire()
+            held.acquire(poll_interval=LOOK_S / 2)
         except (OSError, RuntimeError, NotImplementedError):  # filelock.Timeout is an OSError
             return None
         return held
