@@ -306,9 +306,10 @@ def by_its_code(x: torch.Tensor) -> Any:
     return made_function()(x)
 
 
+@pytest.mark.parametrize("fullgraph", [False, True], ids=["broken", "whole"])
 @pytest.mark.parametrize("program", [by_its_identity, by_its_class, by_its_code])
-def test_graphs_run_where_an_object_of_a_cache_is_known_by_identity(program) -> None:
-    """What the cache has is another object than that which the capture has seen."""
+def test_graphs_run_where_an_object_of_a_cache_is_known_by_identity(program, fullgraph) -> None:
+    """What the cache has is another object than that which the capture has seen; a whole graph holds what the cache gave then."""
     ran = []
 
     def backend(gm, inputs):
@@ -320,7 +321,7 @@ def test_graphs_run_where_an_object_of_a_cache_is_known_by_identity(program) -> 
 
     for cached in (settled, lasting, made_function):
         cached.cache_clear()
-    compiled = capture(program, backend)
+    compiled = capture(program, backend, fullgraph=fullgraph)
     for k in range(3):
         x = torch.arange(3.0) + k
         assert torch.equal(compiled(x), program(x))

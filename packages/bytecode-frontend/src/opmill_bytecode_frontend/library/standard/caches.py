@@ -65,7 +65,7 @@ def call_cached(vm: Interpreter, obj: Cached, args: list[Value], kwargs: dict[st
         known, own = all(map(is_key, (*args, *kwargs.values()))), not installed(code.co_filename)
         if own and vm.may_break:
             return of_program(vm, obj, args, kwargs)
-        if known and obj not in vm.inlined:
+        if known and vm.inlined.isdisjoint((obj, (ANEW, obj))):
             try:
                 return of_program(vm, obj, args, kwargs)
             except Unsupported:
