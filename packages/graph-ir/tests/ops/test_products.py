@@ -1,4 +1,6 @@
-"""Products of depth one are loops that what follows is fused with."""
+"""Products of depth one, and on GPUs those of a few terms, are loops that what follows is fused with."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,3 +44,48 @@ def test_other_types_stay(dtype):
     a, b = torch.ones(5, 1, dtype=dtype), torch.ones(1, 7, dtype=dtype)
     _, program = lowered(product, a, b)
     assert [n.op for n in program.nodes if type(n) is Extern] == ["aten::mm"]
+
+
+def with_addend(c, a, b):
+    return torch.addmm(c, a, b)
+
+
+def on_gpu(function, *inputs, **how):
+    graph = functionalize(torch.fx.symbolic_trace(function), list(inputs))
+    graph.metas = {name: replace(meta, device="cuda:0") for name, meta in graph.metas.items()}
+    return lower(graph, **how)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", [((5, 2), (2, 7)), ((3, 5, 3), (3, 3, 7)), ((1, 4), (4, 1)), ((64, 3), (3, 64))])
+def test_a_few_terms_are_written_out_on_gpus(sizes, dtype):
+    torch.manual_seed(0)
+    a, b = (torch.randn(s).to(dtype) for s in sizes)
+    program = on_gpu(product, a, b)
+    assert not [n for n in program.nodes if type(n) is Extern]
+    [ours] = run_lowered(program, [a, b])
+    want = (a.double() @ b.double()).to(dtype)
+    torch.testing.assert_close(ours, want, rtol=torch.finfo(dtype).eps, atol=4 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("addend", [(7,), (5, 7), (1, 7), (5, 1), ()], ids=str)
+def test_an_addend_of_a_few_terms_is_rounded_once(addend, dtype):
+    torch.manual_seed(0)
+    a, b, c = (torch.randn(s).to(dtype) for s in ((5, 3), (3, 7), addend))
+    program = on_gpu(with_addend, c, a, b)
+    assert not [n for n in program.nodes if type(n) is Extern]
+    want = (a.double() @ b.double() + c.double()).to(dtype)
+    eps = torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    torch.testing.assert_close(run_lowered(program, [c, a, b])[0], want, rtol=torch.finfo(dtype).eps, atol=8 * eps)
+
+
+def test_more_terms_eagers_numerics_and_factors_stay_with_the_library():
+    a, b, c = torch.ones(8, 5), torch.ones(5, 8), torch.ones(8)
+    for program in (
+        on_gpu(product, a, b),
+        on_gpu(product, a[:, :2].contiguous(), b[:2].contiguous(), exact=True),
+        on_gpu(lambda c, a, b: torch.addmm(c, a, b, beta=2), c, a[:, :2].contiguous(), b[:2].contiguous()),
+        lowered(product, a[:, :2].contiguous(), b[:2].contiguous())[1],
+    ):
+        assert len([n for n in program.nodes if type(n) is Extern]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -89,6 +90,31 @@ class _Corners:
     def read(self, places: Sequence[tuple[Expr, str]], dtype: str) -> Expr:
         read = self.ctx.read(self.x, (*self.lead, *(index(n) for _, n in places)), self.ext)
         return cast(masked(read, all_of([inside for inside, _ in places]), const(0, self.x.dtype)), dtype)
+
+
+@ROWS.lowers("affine_grid_generator")
+def _affine_grid(ctx: Context, node: Node, theta: View, size: Sequence[Any], align: bool) -> Any:
+    """Where the points of an image come from: what samples there computes them on the way."""
+    spaces, meta = size[2:], ctx.metas[node.results[0] or ""]
+    if theta.dtype not in FLOATS or ctx.exact or any(type(n) is not int for n in spaces):
+        return NotImplemented
+    dtype = wide(theta.dtype)
+
+    def value(at: Any, ext: Any) -> Any:
+        row = [ctx.load(theta, (at[0], at[-1], index(k)), ext) for k in range(len(spaces) + 1)]
+        places = [_evenly(i, n, align, dtype) for i, n in zip(at[1:-1], spaces, strict=True)]
+        terms = [op("mul", factor, place) for factor, place in zip(row, reversed(places))]  # x is the last dimension of space
+        return functools.reduce(lambda total, term: op("add", total, term), [*terms, row[-1]])
+
+    return ctx.pointwise(node.results[0], meta, value)
+
+
+def _evenly(i: Index, count: int, align: bool, dtype: str) -> Expr:
+    """The ``i``-th of ``count`` places from -1 to 1: corners of an image, or the middle of its pixels."""
+    if count <= 1:
+        return const(0.0, dtype)
+    doubled = cast(index_value(i * 2 - (count - 1)), dtype)
+    return op("div", doubled, const(count - 1 if align else count, dtype))
 
 
 @ROWS.lowers("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback")
