@@ -49,3 +49,31 @@ def test_statistics_of_norms_are_not_rounded_on_a_gpu(name: str, dtype: torch.dt
     wide = torch.float32 if dtype.itemsize == 2 else dtype
     assert [t.dtype for t in there] == [dtype, wide, wide] and {t.device.type for t in there} == {"cuda"}
     assert [(t.dtype, t.shape) for t in here] == [(t.dtype, t.shape) for t in call(x)]
+
+
+def on_a_gpu(call: Callable[..., Any], *tensors: torch.Tensor) -> Any:
+    with FakeContext() as context:
+        return call(*(context.from_meta(t.to("meta"), torch.device("cuda:0")) for t in tensors))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_recurrent_cell_that_gpus_have_a_kernel_for(bias: bool) -> None:
+    """torch has no meta kernel for one of them."""
+    cell, state = torch.nn.GRUCell(4, 5, bias), torch.ones(3, 5)
+    found = on_a_gpu(torch.gru_cell, torch.ones(3, 4), state, *cell.parameters())
+    want = cell(torch.ones(3, 4), state)
+    assert (found.shape, found.stride(), found.device.type) == (want.shape, want.stride(), "cuda")
+
+
+def test_what_a_cell_keeps_and_its_gradients() -> None:
+    cell, back = torch.ops.aten._thnn_fused_gru_cell, torch.ops.aten._thnn_fused_gru_cell_backward
+    gates, state, bias = torch.ones(3, 15), torch.ones(3, 5), torch.ones(15)
+    new, kept = on_a_gpu(cell, gates, gates, state, bias, bias)
+    assert (new.shape, kept.shape) == ((3, 5), (3, 25))
+    assert [tuple(g.shape) for g in on_a_gpu(lambda g, k: back(g, k, True), state, torch.ones(3, 25))] == [
+        (3, 15),
+        (3, 15),
+        (3, 5),
+        (15,),
+        (15,),
+    ]

@@ -6,6 +6,8 @@ import pytest
 import torch
 from beside_eager import as_eager
 
+from opmill_fake_tensors import FakeContext
+
 
 def triangular(*batch):
     return (torch.rand(*batch, 4, 4, generator=torch.Generator().manual_seed(0)) + torch.eye(4)).triu()
@@ -31,3 +33,13 @@ def test_solve(columns):
     a = triangular()
     as_eager(torch.linalg.solve, a, torch.rand(4, *columns))
     as_eager(torch.linalg.solve, a.mT, torch.rand(4, *columns))
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 4), (2, 5, 5), (2, 3, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+def test_both_factors_in_one(sizes, dtype) -> None:  # type: ignore[no-untyped-def]
+    a = torch.ones(sizes, dtype=dtype)
+    with FakeContext() as context:
+        found = torch.geqrf(context.from_tensor(a))
+    for made, expected in zip(found, torch.geqrf(a), strict=True):
+        assert (made.shape, made.stride(), made.dtype) == (expected.shape, expected.stride(), dtype)

@@ -56,6 +56,10 @@ _memo: dict[Any, Any] = {}
 """Results of torch's Python meta kernels as geometry, by operator and arguments: a pure function, remembered."""
 
 
+_MARKED_FOR_OTHERS = ("aten::_ctc_loss",)
+"""Overloads that are given as numbers what others have in tensors, and are marked by torch as these are: shapes tell all."""
+
+
 class Operator:
     """Facts about one overload. ``writes``: argument names it writes data to; ``pure``: the same arguments give the same value;
     ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes."""
@@ -101,7 +105,8 @@ class Operator:
             and any(_has_kernel(self.name, key) for key in ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"))
         )
         """Whether a kernel for processors says which types it takes."""
-        self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or tells
+        marked = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+        self._dynamic = (marked and self.name not in _MARKED_FOR_OTHERS) or tells
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = getattr(func, "opmill_shapes", None) or rules().get(self.packet)
         """A row of this package, or one that whoever defined the operator put on it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,7 +131,8 @@ class ComposedIterator(MovedIterator):
         kind, given, *strict = self.obj.__reduce__()
         first, behind = {enumerate: (0, 1), zip: (0, len(given)), map: (1, len(given))}[kind]
         iterators, count = given[first:behind], len(given)
-        vm.guard(Predicate(self.source, lambda now: made_of(now, count), f"was made of {count}"))
+        if kind is not enumerate:  # which is always made of one iterator and a number
+            vm.guard(Predicate(self.source, functools.partial(made_of, count), f"was made of {count}"))
         known = [id(each) in vm.known or type(each) not in (*LOOPED, enumerate, zip) for each in iterators]
         if strict or any(known) or len(set(map(id, iterators))) < len(iterators):
             self.refused(vm)
@@ -168,8 +170,8 @@ def ends_after(iterator: Any, steps: int) -> bool:
     return bool(iterator.__length_hint__() == steps)
 
 
-def made_of(iterator: object, count: int) -> bool:
-    """Whether an ``enumerate``, a ``zip`` or a ``map`` was made of so many, and does not complain where one of them ends before another."""
+def made_of(count: int, iterator: object) -> bool:
+    """Whether a ``zip`` or a ``map`` was made of so many, and does not complain where one of them ends before another."""
     made = iterator.__reduce__()
     return len(made) == 2 and len(made[1]) == count
 

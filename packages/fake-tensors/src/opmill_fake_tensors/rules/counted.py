@@ -19,7 +19,7 @@ from ..table import Rules, dense, strided
 from .indexing import index_by
 
 COUNTED = Rules()
-RULES: dict[str, Callable[..., Any]] = {}
+RULES = Rules()
 Tensor = torch.Tensor
 Fresh = Callable[..., Any]
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -81,6 +81,28 @@ def _bincount(overload: str, fresh: Fresh, x: Tensor, weights: Tensor | None = N
         return NotImplemented
     dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
     return dense((fresh(minlength, None),), dtype)
+
+
+@COUNTED.row("_ctc_loss")
+def _ctc_loss(overload: str, fresh: Fresh, log_probs: Tensor, targets: Tensor, lengths: Any, of_targets: Any, *more: Any) -> Any:
+    return _losses_and_states(log_probs, fresh(1, None)) if overload == "Tensor" and log_probs.dim() == 3 else NotImplemented
+
+
+@RULES.row("_ctc_loss")
+def _ctc_loss_of(overload: str, log_probs: Tensor, targets: Tensor, lengths: Any, of_targets: Any, *more: Any) -> Any:
+    known = overload == "" and log_probs.dim() == 3
+    return _losses_and_states(log_probs, 2 * max(of_targets, default=0) + 1) if known else NotImplemented
+
+
+def _losses_and_states(log_probs: Tensor, states: Any) -> tuple[Tensor, Tensor]:
+    """For the backward there is a number for each step and each label, and blank between, of the longest row of targets."""
+    steps, rows, _ = log_probs.size()
+    return dense((rows,), log_probs.dtype), dense((rows, steps, states), log_probs.dtype)
+
+
+@RULES.row("_ctc_loss_backward")
+def _ctc_loss_backward(overload: str, gradient: Tensor, log_probs: Tensor, *more: Any) -> Any:
+    return dense(log_probs.size(), log_probs.dtype)
 
 
 def _inverse(x: Tensor, wanted: bool) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..table import Rules, dense
+from ..table import Rules, alike, dense
 from .reductions import batch_norm, batch_norm_legit, layer_norm
 
 ELSEWHERE = Rules()
@@ -53,3 +53,18 @@ def _wide_statistics(results: Any) -> Any:
         return results
     out, *statistics = results
     return out, *(s.float() if s.dtype in (torch.float16, torch.bfloat16) else s for s in statistics)
+
+
+@ELSEWHERE.row("_thnn_fused_gru_cell")
+def _gru_cell(overload: str, input_gates: Tensor, hidden_gates: Tensor, state: Tensor, *biases: Any) -> Any:
+    """The new state, and what the backward reads: three gates, the old state and what reset acts on."""
+    rows, width = state.size()
+    return alike(state), dense((rows, 5 * width), state.dtype)
+
+
+@ELSEWHERE.row("_thnn_fused_gru_cell_backward")
+def _gru_cell_backward(overload: str, gradient: Tensor, kept: Tensor, has_bias: bool) -> Any:
+    rows, width = gradient.size()
+    gates, bias = (rows, 3 * width), (3 * width,) if has_bias else (0,)
+    made = [dense(sizes, kept.dtype) for sizes in (gates, gates, (rows, width), bias, bias)]
+    return tuple(made) if has_bias else NotImplemented

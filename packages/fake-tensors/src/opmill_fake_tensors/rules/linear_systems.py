@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from ..strides import broadcast, contiguous
 from ..symbols.asking import demanded
 from ..table import Rules, strided
 
-RULES: dict[str, Callable[..., Any]] = {}
+RULES = Rules()
 SYMBOLIC = Rules()
 
 
@@ -28,3 +27,16 @@ def _solve_triangular(
     batch = broadcast([m[:-2], n[:-2]])
     *outer, column, row = contiguous((*batch, n[-1], n[-2]))
     return strided((*batch, n[-2], n[-1]), (*outer, row, column), b.dtype)
+
+
+@RULES.row("geqrf")
+def _geqrf(overload: str, a: torch.Tensor) -> Any:
+    """Both factors in one, column by column in each matrix, and the scales of the reflections."""
+    if overload or a.dim() < 2:
+        return NotImplemented
+    *batch, rows, columns = a.size()
+    *outer, column, row = contiguous((*batch, columns, rows))
+    shorter = rows if demanded(rows <= columns) else columns
+    return strided((*batch, rows, columns), (*outer, row, column), a.dtype), strided(
+        (*batch, shorter), contiguous((*batch, shorter)), a.dtype
+    )

@@ -21,6 +21,7 @@ from opmill_fake_tensors.symbols.asking import demanded
 from ..errors import GraphError
 from ..wrapped import INSIDE
 from .attention import PREPARED
+from .cells import taken_apart
 from .checks import ONE_HOT, one_hot
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
@@ -124,6 +125,8 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
         return item_at(*args)
     if target in ONE_HOT:
         return one_hot(target, *args, **kwargs)
+    if args and (cell := taken_apart(target, args)) is not None:
+        return cell(*args, **kwargs)
     if (prepare := PREPARED.get(target)) is not None:
         args, kwargs = prepare(args, kwargs)
     if has_out(target, args, kwargs):

@@ -69,10 +69,18 @@ def is_mode_on(vm: Interpreter) -> Value:
     return ConstantValue(bool(vm.recorder.modes.on))
 
 
-@handles(torch._C._len_torch_function_stack, torch._C._get_function_stack_at)
-def modes_on(vm: Interpreter, *args: Value) -> Value:
-    """Looks at the stack of modes, which torch itself does to ask them."""
-    return vm.unsupported("FE029", "a look at the stack of torch function modes", "those of captured code are not on it")
+def _look_at_modes(function: Callable[..., object]) -> None:
+    """What torch's own functions ask to find a mode, and programs: refused where captured code has one, which is not on the stack."""
+
+    @handles(function)
+    def look(vm: Interpreter, *args: Value) -> Value:
+        if vm.recorder.modes.began:
+            vm.unsupported("FE029", "a look at the stack of torch function modes", "those of captured code are not on it")
+        return vm.recorder.call_function(vm, function, list(args), {})
+
+
+for _function in (torch._C._len_torch_function_stack, torch._C._get_function_stack_at):
+    _look_at_modes(_function)
 
 
 def ended_in_block(vm: Interpreter) -> Unsupported:
