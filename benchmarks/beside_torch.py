@@ -85,7 +85,7 @@ def measured(name: str, scale: int, rounds: int, wait: Run) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", choices=[*PROGRAMS, []], default=list(PROGRAMS), metavar="PROGRAM")
+    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS], metavar="PROGRAM", help="all, if none is named")
     parser.add_argument("--device", default="cpu", help="where tensors are made")
     parser.add_argument("--scale", type=int, default=1, help="how many times larger batches are; 16 is right for a large GPU")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -96,7 +96,7 @@ def main() -> int:
     torch.set_default_device(options.device)
     module = getattr(torch, torch.device(options.device).type, None)
     wait: Run = getattr(module, "synchronize", lambda: None)
-    behind = [name for name in options.programs if measured(name, options.scale, options.rounds, wait)]
+    behind = [name for name in options.programs or PROGRAMS if measured(name, options.scale, options.rounds, wait)]
     print(f"behind: {', '.join(behind) or 'none'}")
     return int(bool(behind))
 

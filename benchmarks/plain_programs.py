@@ -32,13 +32,14 @@ def kalman_filter(scale: int) -> Made:
     move, look = torch.eye(16) * 0.9, randn(4, 16)
 
     def run(z: Tensor) -> Tensor:
-        x, p = torch.zeros(z.size(1), 16), torch.eye(16).expand(z.size(1), 16, 16)
+        one = torch.eye(16, device=z.device)
+        x, p = z.new_zeros(z.size(1), 16), one.expand(z.size(1), 16, 16)
         for seen in z.unbind(0):
-            x, p = x @ move.T, move @ p @ move.T + torch.eye(16) * 0.01
-            spread = look @ p @ look.T + torch.eye(4) * 0.1
+            x, p = x @ move.T, move @ p @ move.T + one * 0.01
+            spread = look @ p @ look.T + one[:4, :4] * 0.1
             gain = torch.linalg.solve(spread, look @ p).transpose(1, 2)
             x = x + (gain @ (seen - x @ look.T)[..., None])[..., 0]
-            p = (torch.eye(16) - gain @ look) @ p
+            p = (one - gain @ look) @ p
         return x
 
     return run, (randn(20, 64 * scale, 4),)
@@ -47,7 +48,7 @@ def kalman_filter(scale: int) -> Made:
 @program
 def sinkhorn(scale: int) -> Made:
     def run(cost: Tensor) -> Tensor:
-        u, v = torch.zeros(cost.shape[:2]), torch.zeros(cost.size(0), cost.size(2))
+        u, v = cost.new_zeros(cost.shape[:2]), cost.new_zeros(cost.size(0), cost.size(2))
         for _ in range(20):
             u = -torch.logsumexp(-cost + v[:, None], 2)
             v = -torch.logsumexp(-cost + u[:, :, None], 1)
@@ -80,7 +81,7 @@ def neural_ode(scale: int) -> Made:
 @program
 def mixture_by_expectation(scale: int) -> Made:
     def run(x: Tensor, means: Tensor) -> Tensor:
-        weights = torch.full((means.size(0),), 1 / means.size(0))
+        weights = x.new_full((means.size(0),), 1 / means.size(0))
         for _ in range(5):
             shares = (weights.log() - 0.5 * ((x[:, None] - means) ** 2).sum(-1)).softmax(1)
             count = shares.sum(0)
@@ -105,7 +106,7 @@ class MessagePassing(nn.Module):
         self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(3)])
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        degree = torch.zeros(x.size(0)).index_add(0, edges[1], torch.ones(edges.size(1))).clamp(min=1)
+        degree = x.new_zeros(x.size(0)).index_add(0, edges[1], x.new_ones(edges.size(1))).clamp(min=1)
         for layer in self.layers:
             total = torch.zeros_like(x).index_add(0, edges[1], layer(x)[edges[0]])
             x = F.relu(total / degree[:, None]) + x
@@ -125,9 +126,9 @@ class GraphAttention(nn.Module):
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         h, nodes = self.project(x), x.size(0)
         score = F.leaky_relu((h * self.of_source).sum(1)[edges[0]] + (h * self.of_target).sum(1)[edges[1]], 0.2)
-        largest = torch.full((nodes,), -1e9).scatter_reduce(0, edges[1], score, "amax")
+        largest = x.new_full((nodes,), -1e9).scatter_reduce(0, edges[1], score, "amax")
         weight = (score - largest[edges[1]].detach()).exp()
-        total = torch.zeros(nodes).index_add(0, edges[1], weight)
+        total = x.new_zeros(nodes).index_add(0, edges[1], weight)
         return torch.zeros_like(h).index_add(0, edges[1], h[edges[0]] * (weight / total[edges[1]])[:, None])
 
 
@@ -140,7 +141,7 @@ def graph_attention(scale: int) -> Made:
 def nearest_neighbours(scale: int) -> Made:
     def run(x: Tensor) -> Tensor:
         near = (x[:, :, None] - x[:, None]).pow(2).sum(-1).topk(8, largest=False)[1]
-        found = x[torch.arange(x.size(0))[:, None, None], near]
+        found = x[torch.arange(x.size(0), device=x.device)[:, None, None], near]
         return torch.cat([found - x[:, :, None], found], -1).amax(2)
 
     return run, (randn(4 * scale, 256, 8),)
@@ -309,7 +310,7 @@ def state_space(scale: int) -> Made:
     decay = -rand(64, 16)
 
     def run(x: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        h, out = torch.zeros(x.size(0), 64, 16), []
+        h, out = x.new_zeros(x.size(0), 64, 16), []
         for t in range(x.size(1)):
             h = h * (dt[:, t, :, None] * decay).exp() + dt[:, t, :, None] * b[:, t, None] * x[:, t, :, None]
             out.append((h * c[:, t, None]).sum(-1))
@@ -330,7 +331,7 @@ class BiasedAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.view(-1, 128, 4, 32).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         score = q @ k.transpose(-1, -2) / 32**0.5 + self.bias
-        weight = score.masked_fill(torch.ones(128, 128).triu(1).bool(), -1e9).softmax(-1)
+        weight = score.masked_fill(x.new_ones(128, 128).triu(1).bool(), -1e9).softmax(-1)
         return self.out((weight @ v).transpose(1, 2).reshape(-1, 128, 128))
 
 
@@ -364,7 +365,7 @@ class Experts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weight, chosen = self.route(x).softmax(-1).topk(2)
-        shares = torch.zeros(x.size(0), 4).scatter(1, chosen, weight)
+        shares = x.new_zeros(x.size(0), 4).scatter(1, chosen, weight)
         hidden = F.gelu(torch.einsum("nd,edh->enh", x, self.widen))
         return torch.einsum("enh,ehd,ne->nd", hidden, self.narrow, shares)
 
@@ -394,7 +395,7 @@ class Crossed(nn.Module):
 
     def forward(self, x: Tensor, ids: Tensor) -> Tensor:
         features = torch.stack([self.dense(x), *(table(ids[k]) for k, table in enumerate(self.tables))], 1)
-        rows, columns = torch.tril_indices(9, 9, -1)
+        rows, columns = torch.tril_indices(9, 9, -1, device=x.device)
         return self.top(torch.cat([features[:, 0], (features @ features.transpose(1, 2))[:, rows, columns]], 1))
 
 
