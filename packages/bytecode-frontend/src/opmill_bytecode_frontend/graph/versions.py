@@ -133,7 +133,8 @@ def counted_with(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """The same view of memory as one of ``other``, with whose writes its own are counted."""
     if tensor.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
         return tensor  # of a backend that gives copies
-    return other.detach().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    where = tensor.shape, tensor.stride(), tensor.storage_offset()
+    return other.detach().as_strided(*where) if tensor._is_view() else other.as_strided(*where).detach()
 
 
 def versions(*tensors: torch.Tensor) -> list[int]:
