@@ -103,7 +103,7 @@ def under_own_name(function: Any) -> Any:
     if type(function) is not FunctionType or not (function.__module__ or "").startswith("torch"):
         return function
     found = found_under(function.__module__, function.__name__)
-    nameless = found is None and function.__module__ == torch._tensor.__name__  # a method, which is called by another name
+    nameless = found is None and function.__module__ == torch.Tensor.split.__module__  # a method, which is called by another name
     return function if found is function or (found is None and not nameless) else named_apart(function)
 
 
