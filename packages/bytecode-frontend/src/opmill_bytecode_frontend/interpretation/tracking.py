@@ -100,7 +100,7 @@ def as_varying(vm: Interpreter, obj: object, source: Source | None) -> Value | N
     if source is None or source not in vm.varying.opaque:
         return None
     vm.guard(TypeIs(source, type(obj)))
-    plain = type(obj) in LITERALS or isinstance(obj, (set, frozenset)) or written_in_python(type(obj))
+    plain = type(obj) in LITERALS or written_in_python(type(obj))
     return (VaryingNumber if plain else MadeAnew)(obj, source)
 
 
@@ -154,9 +154,6 @@ def builtin_part(obj: object) -> ConstantValue | None:
     return None if base is None else ConstantValue(PLAIN[base](obj))
 
 
-PLAIN_NUMBERS = (int, float, complex)
-
-
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """A number, a text or another immutable object: guarded by value, or one that may change from call to call."""
@@ -166,7 +163,7 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return number
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and (has_methods(type(obj)) or type(obj).__dictoffset__):  # type: ignore[arg-type]
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
-    if type(obj) in (*PLAIN_NUMBERS, str, bytes, range) and (varying := as_varying(vm, obj, source)) is not None:
+    if type(obj) in (int, float, complex, str, bytes, range) and (varying := as_varying(vm, obj, source)) is not None:
         return varying
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
         return number

@@ -15,21 +15,22 @@ from torch.utils._device import _device_constructors
 from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
+from ...interpretation.operating import answered
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
-from ...values.mapping import DictValue
 from ...values.overriding import OverridingTensor, asked
 from ...values.sequence import TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
-from .told import TENSOR_BASE, is_told, name_of_attribute, reported, tells_class
+from .told import TENSOR_BASE, is_told, name_of_attribute, named_arguments, reported, tells_class
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
 NONE = ConstantValue(None)
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _FUNCTIONS_IN_C = getattr(torch.add, "__self__", None)
 
 
@@ -105,11 +106,10 @@ def asked_of_mode(vm: Interpreter, obj: object, args: Sequence[Value], kwargs: d
             return None
         if obj not in told_functions():
             vm.unsupported("FE029", f"{obj.__name__} under a torch function mode", "not all such functions of torch tell one")
-    elif not isinstance(obj, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    elif not isinstance(obj, OPERATORS):
         return None
     plain = [args[0].cls] if tells and args and isinstance(args[0], TensorValue) else []
-    named = isinstance(obj, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
-    return ask_mode(vm, function, args, kwargs, plain, named)
+    return ask_mode(vm, function, args, kwargs, plain, named=isinstance(obj, OPERATORS))
 
 
 def ask_mode(
@@ -123,15 +123,13 @@ def ask_mode(
     """The answer of the innermost mode for a call of ``function``. ``classes``: those of plain tensors that it is told;
     ``named``: whether it is given a dictionary of arguments by name though there are none."""
     others = [each.cls for value in (*args, *kwargs.values()) for each in asked(value) if isinstance(each, OverridingTensor)]
-    given = DictValue({})
-    for name, value in kwargs.items():
-        given.store(vm, ConstantValue(name), value)
+    given = named_arguments(vm, kwargs)
     with vm.recorder.modes.asking() as mode:
         attribute, source = isinstance(function, types.MethodWrapperType), Pinned(function, function.__name__)
         told: list[Value] = [BuiltinValue(function, source) if attribute else vm.wrap(function, source)]
         told += [TupleValue([vm.wrap(cls) for cls in dict.fromkeys((*classes, *others))]), TupleValue(list(args))]
         answer = vm.call(vm.getattr(mode, "__torch_function__"), [*told, given] if named or kwargs else told, {})
-    if isinstance(answer, ConstantValue) and answer.value is NotImplemented:
+    if not answered(answer):
         what = f"{function.__name__} under the torch function mode {mode.python_type().__qualname__}"
         vm.unsupported("FE029", what, "it does not answer for it")
     return answer

@@ -15,6 +15,7 @@ import torch.overrides
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned
 
+from ...interpretation.operating import answered
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
@@ -25,7 +26,7 @@ from ...values.sequence import ListValue, SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
 from .function_modes import ask_mode
-from .told import TENSOR_BASE, answers, is_told, name_of_attribute, reported
+from .told import TENSOR_BASE, answers, is_told, name_of_attribute, named_arguments, reported
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -128,15 +129,13 @@ def ask_classes(
     for cls in dict.fromkeys(t.cls for t in found):
         place = next((k for k, known in enumerate(classes) if issubclass(cls, known)), len(classes))
         classes.insert(place, cls)
-    given = DictValue({})
-    for name, value in kwargs.items():
-        given.store(vm, ConstantValue(name), value)
+    given = named_arguments(vm, kwargs)
     for cls in classes:
         first = next(t for t in found if t.cls is cls)
         method = vm.getattr(vm.wrap(cls) if issubclass(cls, torch.Tensor) else first, "__torch_function__")
         told = [function, TupleValue([vm.wrap(c) for c in classes]), TupleValue(list(args))]
         result = vm.call(method, [*told, given] if named else told, {})
-        if not (isinstance(result, ConstantValue) and result.value is NotImplemented):
+        if answered(result):
             return result
     name = getattr(function.real(), "__name__", "function")
     return vm.unsupported("FE051", f"{name} of tensors of {', '.join(c.__name__ for c in classes)}", "no class has an implementation of it")

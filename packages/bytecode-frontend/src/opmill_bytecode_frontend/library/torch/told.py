@@ -10,6 +10,10 @@ from typing import Any
 import torch
 import torch.overrides
 
+from ...values.base import Machine, Value
+from ...values.constant import ConstantValue
+from ...values.mapping import DictValue
+
 TENSOR_BASE = torch._C.TensorBase
 _ONE = torch.ones(1, dtype=torch.int64)
 CALLS: tuple[tuple[object, ...], ...] = ((), (_ONE,), (0,), (0, _ONE), ((1,),), ((1,), 1), ((1,), (1,)))
@@ -41,6 +45,14 @@ def reported(method: Any) -> Any:
 def is_told(function: object) -> bool:
     """Whether classes are told of a function that torch lists as one of which they are not: of some methods in C they are."""
     return isinstance(function, types.MethodDescriptorType) and told_of(function) is not None
+
+
+def named_arguments(vm: Machine, kwargs: dict[str, Value]) -> DictValue:
+    """The dictionary of arguments by name that ``__torch_function__`` is given."""
+    given = DictValue({})
+    for name, value in kwargs.items():
+        given.store(vm, ConstantValue(name), value)
+    return given
 
 
 def name_of_attribute(descriptor: types.GetSetDescriptorType | property) -> str:
@@ -88,4 +100,4 @@ def tells_class(method: Callable[..., object]) -> bool:
     return False
 
 
-__all__ = ["TENSOR_BASE", "answers", "is_told", "name_of_attribute", "reported", "tells_class"]
+__all__ = ["TENSOR_BASE", "answers", "is_told", "name_of_attribute", "named_arguments", "reported", "tells_class"]
