@@ -3,6 +3,7 @@ that one has compiled is found by another."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 import torch
 
 import opmill
+from opmill_fake_tensors import telling
+from opmill_graph_ir import backend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))  # the builders of real models
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several files here share
@@ -27,6 +30,21 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.manual_seed(0)
     yield
     opmill.reset()  # functions made anew share what was compiled of their code
+
+
+@pytest.fixture(autouse=True)
+def _filters_are_obeyed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A compiler's own warnings are logged where a filter makes errors of them, for a program must not fail by them. A test does."""
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    telling.log.addHandler(handler)
+    telling._log.cache_clear()
+    backend._warn_mismatch.cache_clear()
+    yield
+    telling.log.removeHandler(handler)
+    if logged and "caplog" not in request.fixturenames:
+        pytest.fail("\n".join(["warnings that this test makes errors of:", *logged]))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ..loops.ir import Check, Const, Expr, IndexValue, Op, Ref
 Ends = tuple[tuple[Index, ...], ...]
 """Several ends that all hold, each as the outermost of some; none where nothing is known."""
 _MOST = 8
-"""Ends of one value, and of one of them; what is more is forgotten."""
+"""Ends of one value, and of one of them; what is more, and longer, is forgotten."""
 
 
 class Range(NamedTuple):
@@ -40,7 +40,7 @@ class _Facts:
 
     def __init__(self, lets: Mapping[str, Expr], extents: Mapping[str, Index]) -> None:
         self.lets, self.extents = lets, extents
-        self.known: dict[str, list[Range]] = {}
+        self.known: dict[str | Index, list[Range]] = {}  # of values by name, and of what moves in positions
         self.decided: set[tuple[Expr, bool]] = set()
         self.open: list[tuple[Expr, Expr]] = []
 
@@ -83,11 +83,24 @@ class _Facts:
 
     def _bound(self, how: str, value: Expr, end: Expr) -> None:
         if type(value) is Ref:
-            low, high = self.range_of(end)
-            step = {"lt": -1, "gt": 1}.get(how, 0)
-            self.known.setdefault(value.name, []).append(
-                Range(_moved(low, step) if how in ("gt", "ge", "eq") else (), _moved(high, step) if how in ("lt", "le", "eq") else ())
-            )
+            known, by = self.known.setdefault(value.name, []), ZERO
+        elif type(value) is IndexValue:
+            moving, by = self._parts(value.index)
+            known = self.known.setdefault(moving, [])
+        else:
+            return
+        low, high = self.range_of(end)
+        step = ZERO + {"lt": -1, "gt": 1}.get(how, 0) - by
+        known.append(Range(_moved(low, step) if how in ("gt", "ge", "eq") else (), _moved(high, step) if how in ("lt", "le", "eq") else ()))
+
+    def _parts(self, at: Index) -> tuple[Index, Index]:
+        """What moves in a position while a kernel runs, and what is added to it."""
+        moving = ZERO
+        for monomial, coefficient in at.terms:
+            term = Index(((monomial, coefficient),))
+            if term.symbols & (self.extents.keys() | self.lets.keys()):
+                moving = moving + term
+        return moving, at - moving
 
     def range_of(self, value: Expr) -> Range:
         """Between what a value lies."""
@@ -105,12 +118,13 @@ class _Facts:
 
     def _of_index(self, at: Index) -> Range:
         """Of an index over axes whose factors are numbers, and sizes."""
+        moving, by = self._parts(at)
+        ranges = [self._over_axes(moving), *self.known.get(moving, ())]
+        return Range(_all([_moved(r.low, by) for r in ranges], -1), _all([_moved(r.high, by) for r in ranges], 1))
+
+    def _over_axes(self, moving: Index) -> Range:
         low = high = ZERO
-        for monomial, coefficient in at.terms:
-            term = Index(((monomial, coefficient),))
-            if not term.symbols & (self.extents.keys() | self.lets.keys()):
-                low, high = low + term, high + term
-                continue
+        for monomial, coefficient in moving.terms:
             [name] = monomial if len(monomial) == 1 else [None]
             if not isinstance(name, str) or name not in self.extents:
                 return ANYTHING
@@ -123,7 +137,7 @@ def _exactly(value: Index) -> Range:
     return Range(((value,),), ((value,),))
 
 
-def _moved(ends: Ends, by: int) -> Ends:
+def _moved(ends: Ends, by: Index) -> Ends:
     return tuple(tuple(end + by for end in each) for each in ends)
 
 
@@ -165,7 +179,11 @@ def _says_more(a: tuple[Index, ...], b: tuple[Index, ...], side: int) -> bool:
 
 
 def _short(ends: Iterable[tuple[Index, ...]]) -> Ends:
-    return tuple([each for each in dict.fromkeys(ends) if len(each) <= _MOST][:_MOST])
+    return tuple(sorted((each for each in dict.fromkeys(ends) if len(each) <= _MOST), key=_length)[:_MOST])
+
+
+def _length(end: tuple[Index, ...]) -> tuple[int, int]:
+    return len(end), sum(len(each.terms) for each in end)
 
 
 def _within_type(dtype: str) -> Range:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..loops.index import Index
+from ..loops.index import Index, index
 from ..loops.ir import Const, Expr, IndexValue, Op
 from ..loops.masks import COMPARISONS, index_of
 from .loop import Loop, Program
@@ -25,12 +25,12 @@ def read_known_places(program: Program) -> None:
 
 
 def _known(loop: Loop, program: Program) -> Loop:
-    extents = {a.name: n for a in (*loop.axes, *loop.inner) if (n := a.extent.constant) is not None}
+    axes = _Axes({a.name: a.extent for a in (*loop.axes, *loop.inner)})
     places: dict[str, Index] = {}
     values: dict[str, Expr] = {}
     lets = []
     for let in loop.lets:
-        value = _answered(Rewriter(places, values, extents=program.extents)(let.value), extents)
+        value = _answered(Rewriter(places, values, extents=program.extents)(let.value), axes)
         place = index_of(value)
         if place is None:
             lets.append(replace(let, value=value))
@@ -40,15 +40,15 @@ def _known(loop: Loop, program: Program) -> Loop:
         return loop
     rewriter = Rewriter(places, values, extents=program.extents)
     new = replace(loop, lets=tuple(lets)).rewritten(rewriter, loop.axes, loop.inner)
-    checks = [replace(check, condition=_answered(check.condition, extents)) for check in new.checks]
+    checks = [replace(check, condition=_answered(check.condition, axes)) for check in new.checks]
     return replace(new, checks=tuple(c for c in checks if not (type(c.condition) is Const and c.condition.value)))
 
 
-def _answered(expr: Expr, extents: dict[str, int]) -> Expr:
+def _answered(expr: Expr, axes: _Axes) -> Expr:
     """The expression with what is known of places decided."""
     if type(expr) is not Op:
         return expr
-    args = tuple(_answered(a, extents) for a in expr.args)
+    args = tuple(_answered(a, axes) for a in expr.args)
     expr = expr if args == expr.args else Op(expr.name, args, expr.dtype)
     truths = [bool(a.value) if type(a) is Const else None for a in args]
     if expr.name == "logical_and":
@@ -62,12 +62,49 @@ def _answered(expr: Expr, extents: dict[str, int]) -> Expr:
         return expr
     if expr.name in ("add", "sub") and expr.dtype == _INTEGER:
         return IndexValue(places[0] + places[1] if expr.name == "add" else places[0] - places[1], _INTEGER)
-    bounds = (places[0] - places[1]).bounds(extents) if expr.name in COMPARISONS else None
-    if bounds is None:
-        return expr
-    least, most = COMPARISONS[expr.name]
-    if (least is None or bounds[0] >= least) and (most is None or bounds[1] <= most):
-        return Const(True, "bool")
-    if (least is not None and bounds[1] < least) or (most is not None and bounds[0] > most):
-        return Const(False, "bool")
+    if expr.name in COMPARISONS:
+        difference, (least, most) = places[0] - places[1], COMPARISONS[expr.name]
+        if (least is None or axes.never_below(difference, least)) and (most is None or axes.never_below(-difference, -most)):
+            return Const(True, "bool")
+        if (least is not None and axes.never_below(-difference, 1 - least)) or (
+            most is not None and axes.never_below(difference, most + 1)
+        ):
+            return Const(False, "bool")
     return expr
+
+
+class _Axes:
+    """The extents of the axes of a loop, by name: none is negative, and at a point of an axis it is at least one."""
+
+    def __init__(self, extents: dict[str, Index]) -> None:
+        self.extents = extents
+        self.numbers = {name: n for name, extent in extents.items() if (n := extent.constant) is not None}
+        self.sizes: set[str] = set()  # symbols that are not negative where no extent is
+        for extent in extents.values():
+            for symbol in extent.symbols:
+                over = (extent - index(symbol)).constant
+                if over is not None and over <= 0:
+                    self.sizes.add(symbol)
+
+    def never_below(self, value: Index, least: int) -> bool:
+        """Whether a value is at least ``least`` at every point."""
+        bounds = value.bounds(self.numbers)
+        return bounds[0] >= least if bounds is not None else self._clearly(self._lowest(value), least)
+
+    def _lowest(self, value: Index) -> Index | None:
+        """The smallest value over the axes, in terms of sizes; None where an axis is multiplied or divided."""
+        low = value
+        for name in value.symbols & self.extents.keys():
+            coefficient = low.stride_of(name)
+            if coefficient is None or coefficient.constant is None:
+                return None
+            low = low.substitute({name: index(0) if coefficient.constant > 0 else self.extents[name] - 1})
+        return low
+
+    def _clearly(self, value: Index | None, least: int) -> bool:
+        """Whether a number and what is added to it are too large to be less."""
+        if value is None:
+            return False
+        terms = dict((value - least).terms)
+        constant = terms.pop((), 0)
+        return constant >= 0 and all(n > 0 and all(atom in self.sizes for atom in monomial) for monomial, n in terms.items())
