@@ -57,7 +57,8 @@ class Layout(msgspec.Struct, frozen=True):
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
     inputs and held tensors that the forward writes; ``before``: those of them whose contents before the write the module needs to run
     again. ``grown`` are those of ``written`` that begin a new history: what they become are the last of ``outputs``, one each.
-    ``linear`` says which of them have gradients whatever they held before."""
+    ``linear`` says which of them have gradients whatever they held before. ``counted``: those of ``written`` that a backward reads, with
+    how many of the writes autograd counts."""
 
     inputs: int
     outputs: int
@@ -79,6 +80,7 @@ class Layout(msgspec.Struct, frozen=True):
     silent: tuple[int, ...] = ()
     grown: tuple[tuple[str, int], ...] = ()
     linear: tuple[bool, ...] = ()
+    counted: tuple[tuple[str, int, int], ...] = ()
 
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = (), silent: tuple[int, ...] = ()) -> Layout:
@@ -94,7 +96,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
         if isinstance(out, OutputTensor) and out.sizes is None:
             places.setdefault(out.value, ("output", k))
     tangents = tuple(_tangent(k, meta) for k, meta in zip(joint.differentiable, joint.tangents, strict=True))
-    saved = tuple(places[name] for name in halves.saved)
+    saved = tuple(places[halves.left.get(name, name)] for name in halves.saved)
     parts = tuple(_part(part, backward, halves) for part, backward in zip(joint.parts, halves.backwards, strict=True))
     targets = tuple(places[name] for name in joint.targets)
     aliases = tuple(_aliases(joint, halves, places))
@@ -106,6 +108,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
         symbols=halves.sizes, before=tuple(places[name] for name in joint.replay.before),
         derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages), silent=silent,
         grown=tuple(places[name] for name in joint.grown), linear=tuple(name in joint.linear for name in joint.grown),
+        counted=tuple((*places[name], joint.counted[name]) for name in dict.fromkeys(halves.left.values())),
     )  # fmt: skip
 
 

@@ -183,6 +183,10 @@ class _Call:
         for (kind, k), version in zip(layout.written, before, strict=True):
             if not sources[kind][k].is_inference() and version == sources[kind][k]._version:  # what kernels write is counted
                 torch.autograd.graph.increment_version(sources[kind][k])
+        for kind, k, counted in layout.counted:
+            if not (tensor := sources[kind][k]).is_inference():
+                then = before[layout.written.index((kind, k))]
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (then + counted,))
         for k, kind, leader in layout.aliases:
             tracked = (kind, leader) in layout.grown or (kind == "output" and any(t.output == leader for t in layout.tangents))
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)

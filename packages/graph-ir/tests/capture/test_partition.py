@@ -107,3 +107,25 @@ def test_what_the_backward_reads_of_a_written_input_is_copied_before():
     halves = partition(joint)
     assert shown(halves.forward).splitlines()[1:3] == ["x_before: float32[8] = aten::clone(x)", "y: float32[8] = aten::sin(x_before)"]
     assert shown(halves.forward).endswith("return y, x_before") and "aten::cos(x_before)" in shown(halves.backward)
+
+
+WRITTEN = """
+    input x: float32[4]
+    input t: float32[4]
+    v0: float32[4] = aten::{saved}
+    v1: float32[4] = aten::mul.Tensor(x, 2)
+    v2: float32[4] = aten::alias(v1)
+    v3: float32[4] = aten::mul.Tensor(t, {read})
+    write x <- v2
+    return v0, v3"""
+
+
+def test_what_is_left_in_an_input_is_read_there() -> None:
+    halves = partition(joint_of(WRITTEN.format(saved="sin(x)", read="v2"), counted={"x": 0}))
+    assert halves.saved == ("v1",) and halves.left == {"v1": "x"}
+    assert len(halves.forward.outputs) == 1  # no copy of it is returned
+
+
+def test_what_was_there_before_is_kept() -> None:
+    halves = partition(joint_of(WRITTEN.format(saved="sin(x)", read="x"), counted={"x": 1}))
+    assert not halves.left and len(halves.forward.outputs) == 2

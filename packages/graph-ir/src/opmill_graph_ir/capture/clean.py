@@ -14,7 +14,7 @@ from opmill_fake_tensors.symbols import Index
 from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
 
 aten = torch.ops.aten
-_IDENTITY = {aten.alias.default, aten.detach.default, aten.lift_fresh.default}
+IDENTITY = {aten.alias.default, aten.detach.default, aten.lift_fresh.default}
 
 
 def clean(graph: AtenGraph) -> AtenGraph:
@@ -35,7 +35,7 @@ def _share(graph: AtenGraph) -> None:
     for node in graph.nodes:
         if new:
             node.args, node.kwargs = replace_values(node.args, new), replace_values(node.kwargs, new)
-        if node.func in _IDENTITY and (result := node.results[0]) not in leaving and isinstance(node.args[0], Value):
+        if node.func in IDENTITY and (result := node.results[0]) not in leaving and isinstance(node.args[0], Value):
             assert result is not None
             new[result] = node.args[0].name
             continue

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -54,7 +54,8 @@ class Joint:
     another output: they are made after the graph has run, as views that autograd knows. Where views share a memory that is itself no
     output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. Behind these stands what each of
     ``grown`` becomes, inputs and held values that begin a new history; ``as_left`` are those of them that a backward may read as they are
-    when the forward ends, ``linear`` those whose contents before no gradient depends on. ``replay``: what it takes to run the graph again.
+    when the forward ends, ``linear`` those whose contents before no gradient depends on. ``counted``: how many of the writes to each input
+    or held value autograd counts. ``replay``: what it takes to run the graph again.
     ``parts``: the backwards that can run one after the other."""
 
     graph: AtenGraph
@@ -71,6 +72,7 @@ class Joint:
     grown: tuple[str, ...] = ()
     as_left: frozenset[str] = frozenset()
     linear: frozenset[str] = frozenset()
+    counted: Mapping[str, int] = field(default_factory=dict)
 
 
 def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -117,7 +119,9 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         set_gradients(recorder, [items[k] for k in differentiable])
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
+        counted = {name: fake._version for name, fake in recorder.outside().items() if not fake.is_inference()}
         graph = finish(recorder, [*items, *gradients], example_inputs)
+        counted = {name: counted[name] for name in graph.mutations if name in counted}
         if any(isinstance(o, OutputTensor) and o.dtype for o in graph.outputs):
             raise GraphError("GI003", "an output of a graph with gradients that is a view of another element type")
     _layout_gradients(graph, len(items), len(tangents))
@@ -140,6 +144,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         tuple(grown),
         as_left,
         frozenset(grown).difference(read_by(graph, graph.outputs[len(items) :])),
+        counted,
     )
 
 

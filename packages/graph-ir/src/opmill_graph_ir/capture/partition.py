@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -22,7 +22,7 @@ from ..ops.records import record_of
 from .clean import must_run
 from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
-from .histories import keep_before
+from .histories import keep_before, left_in_place
 from .joint import Joint, moves_on
 from .normalized import ways
 from .places import is_gradient
@@ -49,12 +49,14 @@ class Backward:
 @dataclass
 class Halves:
     """``forward.outputs`` are the user's outputs, then the saved values that are none of them; then ``sizes``, the symbols that the
-    backwards use. ``backwards``: one for each of ``Joint.parts``, None for what is spent. ``saved``: what they take, by name."""
+    backwards use. ``backwards``: one for each of ``Joint.parts``, None for what is spent. ``saved``: what they take, by name. ``left``:
+    those of them that the forward leaves in an input or a held tensor, by its name, and the backward reads there."""
 
     forward: AtenGraph
     backwards: tuple[Backward | None, ...]
     saved: tuple[str, ...]
     sizes: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def graphs(self) -> list[AtenGraph]:
@@ -99,8 +101,9 @@ def _partition(joint: Joint, exact: bool) -> Halves:
     needed = [n for n in graph.nodes if id(n) not in late and not is_gradient(n.origin) and must_run(n, graph)]
     forward = _closure(graph, makers, [*roots, *(name for n in needed for name in _needs(n, graph))]) | set(map(id, needed))
     again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
+    left = left_in_place(joint)
     split = _Split(
-        graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)), frozenset(joint.targets)
+        graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)), frozenset(joint.targets), left
     )
     backwards = tuple(
         None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients])
@@ -110,19 +113,21 @@ def _partition(joint: Joint, exact: bool) -> Halves:
     sizes = dict.fromkeys(name for b in backwards if b for name in b.sizes)
     known = {o.value for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
     known |= {graph.mutations[name] for name in joint.as_left}
-    outside = {*graph.inputs, *graph.held, *graph.constants}
+    left = {name: place for name, place in left.items() if name in split.read_in_place}
+    outside = {*graph.inputs, *graph.held, *graph.constants, *left}
     extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
     first.mutations = dict(graph.mutations)
     first.outputs += map(index, sizes)
-    return Halves(first, backwards, tuple(saved), tuple(sizes))
+    return Halves(first, backwards, tuple(saved), tuple(sizes), left)
 
 
 @dataclass
 class _Split:
     """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``makers``: what makes each value in a
     backward; ``passing``: values that no forward has. ``forward`` and ``late`` are nodes, by id: of the forward, and those that depend on
-    tangents. ``leaving``: values that the forward returns or keeps for a backward before. ``weights``: what gradients are for."""
+    tangents. ``leaving``: values that the forward returns or keeps for a backward before. ``weights``: what gradients are for. ``left``:
+    what the forward leaves in inputs and held tensors; ``read_in_place``: of that, what eager's formulas read, which they do there."""
 
     graph: AtenGraph
     makers: dict[str, Node]
@@ -132,13 +137,24 @@ class _Split:
     tangents: list[str]
     leaving: list[str]
     weights: frozenset[str]
+    left: Mapping[str, str]
+    read_in_place: set[str] = field(default_factory=set)
 
     def backward(self, tangents: Sequence[int], gradients: list[Output]) -> Backward:
         graph = self.graph
-        nodes, saved = _backward(
-            graph, self.makers, self.passing, self.forward, list(_values(gradients)), set(self.tangents), self.leaving, self.weights
+        nodes, saved, in_place = _backward(
+            graph,
+            self.makers,
+            self.passing,
+            self.forward,
+            list(_values(gradients)),
+            set(self.tangents),
+            self.leaving,
+            self.weights,
+            self.left,
         )
         self.leaving += saved
+        self.read_in_place |= in_place
         second = _graph(
             graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, []
         )
@@ -191,24 +207,28 @@ def _backward(
     tangents: set[str],
     leaving: Sequence[str],
     weights: frozenset[str],
-) -> tuple[set[int], list[str]]:
-    """The backward's nodes by id, and the forward values that it takes. ``passing``: values that no forward has, ``leaving``: that are
-    there anyway; ``weights``: what gradients are for."""
+    left: Mapping[str, str],
+) -> tuple[set[int], list[str], set[str]]:
+    """The backward's nodes by id, the forward values that it takes, and those of them that it reads where the forward has left them.
+    ``passing``: values that no forward has, ``leaving``: that are there anyway; ``weights``: what gradients are for; ``left``: see
+    ``left_in_place``."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
     given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
     makers = {name: node for name, node in makers.items() if name not in given}
     _, needed = _reading(
         graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside
     )
+    in_place = left.keys() & needed
+    outside |= in_place
     free = {*graph.held, *graph.constants, *leaving, *outside.intersection(needed)}
     kept = frozenset(r for n in graph.nodes if n.kept for r in n.results if r)
-    saved = _cheapest(graph, makers, passing, needed, free, weights, kept) | outside
+    saved = _cheapest(graph, makers, passing, needed, free, weights, kept, in_place) | outside
     if ends := _ends_of_chains(graph, needed, saved | free):
-        saved = _cheapest(graph, makers, passing, needed, free, weights, kept | ends) | outside
+        saved = _cheapest(graph, makers, passing, needed, free, weights, kept | ends, in_place) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := [name for name in graph.mutations if name in taken]:
         raise _Spoiled(spoiled)
-    return nodes, [name for name in taken if name not in graph.constants]
+    return nodes, [name for name in taken if name not in graph.constants], in_place.intersection(taken)
 
 
 def _reading(graph: AtenGraph, makers: dict[str, Node], roots: list[str], known: Set[str]) -> tuple[set[int], list[str]]:
@@ -278,16 +298,18 @@ def _cheapest(
     needed: list[str],
     free: Set[str],
     weights: frozenset[str],
-    kept: Set[str] = frozenset(),
+    kept: Set[str],
+    in_place: Set[str],
 ) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
     is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
     live longer for our sake. A copy of what is outside is saved, and not what it is of; so is little that is computed of buffers and
-    inputs, which a program may write to before the backward. ``kept`` are computed once, ``weights`` are what gradients are for."""
+    inputs, which a program may write to before the backward, and whatever is computed of what is read ``in_place``, which this program
+    does write to. ``kept`` are computed once, ``weights`` are what gradients are for."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     outside, own = given.union(graph.held), graph.makers()
-    written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
+    written, symbols = {*in_place, *graph.mutations}, graph.symbols()  # their contents change when the forward ends, or later
     exchanged = _exchanged_again(makers, needed)
 
     def little(name: str, node: Node | None) -> bool:
