@@ -185,3 +185,21 @@ def test_a_grid_keeps_its_points_where_nothing_is_summed(text: str, strides: str
     on_grid, on_processor = (groups(text.format(device, strides)) for device in (" on cuda:0", ""))
     assert len(on_processor) == 1
     assert len(on_grid) == (2 if apart else 1)
+
+
+def _recurrence(steps: int, device: str) -> str:
+    """Sums of a state that is computed step by step, each from inputs of its own."""
+    lines = [f"input x{k}: float32[64, 64, 16]{device}" for k in range(3 * steps)]
+    lines += [f"temporary h{k}: float32[64, 64, 16]{device} free" for k in range(steps)]
+    lines += [f"temporary y{k}: float32[64, 64]{device}" for k in range(steps)]
+    for k in range(steps):
+        before = f"h{k - 1}[i, j, l]" if k else "float32(0.0)"
+        lines += ["loop i<64 j<64 l<16", f"  set h{k}[i, j, l] = add(mul({before}, x{3 * k}[i, j, l]), x{3 * k + 1}[i, j, l])"]
+        lines += ["loop i<64 j<64 over l<16", f"  sum y{k}[i, j] = mul(h{k}[i, j, l], x{3 * k + 2}[i, j, l])"]
+    return "\n".join([*lines, "return " + ", ".join(f"y{k}" for k in range(steps))])
+
+
+@pytest.mark.parametrize(("steps", "device", "nests"), [(20, " on cuda:0", 1), (64, " on cuda:0", 6), (64, "", 1)])
+def test_a_nest_of_a_grid_stays_short(steps: int, device: str, nests: int) -> None:
+    """Compilers of such kernels relate each place that is read to all others: minutes for hundreds."""
+    assert len(groups(_recurrence(steps, device))) <= nests

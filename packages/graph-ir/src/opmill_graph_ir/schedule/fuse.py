@@ -34,6 +34,9 @@ _SHORT_ROW = 16
 """Points of a row, below which it makes no difference how few."""
 _SMALL = 16384
 """Points below which a nest needs no parallelism."""
+_CROWDED = 96
+"""Places that a nest reads and sums that it takes, from which on it takes no more members where a kernel is a grid of programs: compilers of
+these relate each of them to all others, and 64 steps of a recurrence with four each took 24 s where three kernels of 24 take 4 s each."""
 
 
 @dataclass
@@ -48,12 +51,20 @@ class Group:
     """Bits of the groups that must run earlier, transitively."""
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
+    places: set[object] = field(default_factory=set)
+    """What it reads of others, by buffer and place, and the sums that it takes."""
 
     def add(self, statement: Statement, position: int) -> None:
         self.members.append(statement)
+        if type(statement) is Loop:
+            self.places |= self.new_places(statement)
         self.reads |= reads_of(statement)
         self.writes |= writes_of(statement)
         self.position = max(self.position, position)
+
+    def new_places(self, loop: Loop) -> set[object]:
+        found: set[object] = {(r.buffer, r.indices) for r in loop.reads() if r.buffer not in self.writes}
+        return (found | {loop.writes} if loop.inner else found) - self.places
 
     @property
     def loops(self) -> list[Loop]:
@@ -242,6 +253,8 @@ class _Fuser:
         if matched is None or not _keeps_product(group, matched, self.program) or not _worthwhile(group, matched, loop, self.program):
             return False
         outer, renamed = matched
+        if _is_crowded(group, renamed, self.program):
+            return False
         if not _can_sort(outer, [*group.members, renamed]) or not _at_one_point(group, outer, renamed, self.program):
             return False
         group.axes = outer
@@ -405,6 +418,12 @@ def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop
     if work <= _SMALL:
         return True
     return points >= _MIN_PARALLEL and not _is_spread_thin(group, outer, renamed, program)
+
+
+def _is_crowded(group: Group, loop: Loop, program: Program) -> bool:
+    """Whether a kernel of a grid of programs would be so long that compiling it takes longer than all others."""
+    on_grid = all(traits_of(program.buffers[w.buffer].device).grid for w in loop.writes)
+    return on_grid and len(group.places) >= _CROWDED and bool(group.new_places(loop))
 
 
 def _is_spread_thin(group: Group, outer: tuple[Axis, ...], loop: Loop, program: Program) -> bool:
