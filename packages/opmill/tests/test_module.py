@@ -1,9 +1,11 @@
 """A compiled module is its original in everything but speed."""
 
+import abc
 import copy
 import gc
 import io
 import pickle
+import types
 import weakref
 
 import pytest
@@ -207,3 +209,61 @@ def test_what_a_module_makes_of_its_own_class_is_a_plain_module():
     part = compiled[:2]
     assert type(part) is torch.nn.Sequential and torch.equal(part(x), layers[:2](x)) and torch.equal(compiled(x), layers(x))
     assert type(compiled.__class__()) is torch.nn.Sequential
+
+
+TOLD: list[type] = []
+
+
+class Named(nn.Module):
+    """A base that wants arguments of whoever derives from it."""
+
+    def __init_subclass__(cls, name, **others):
+        super().__init_subclass__(**others)
+        TOLD.append(cls)
+
+
+class Refusing(nn.Module):
+    """A base of which only one class may be."""
+
+    def __init_subclass__(cls):
+        if TOLD:
+            raise TypeError("there is one")
+        TOLD.append(cls)
+
+
+class Keyed(type):
+    """A metaclass that wants arguments, and registers."""
+
+    def __new__(mcs, name, bases, namespace, *, key):
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name, bases, namespace, *, key):
+        super().__init__(name, bases, namespace)
+        TOLD.append(cls)
+
+
+class KeyedToo(Keyed, abc.ABCMeta):
+    """The same beside one of Python's own."""
+
+
+@pytest.mark.parametrize(
+    ("bases", "arguments"),
+    [
+        ((Named,), {"name": "a"}),
+        ((Refusing,), {}),
+        ((nn.Module,), {"metaclass": Keyed, "key": 1}),
+        ((nn.Module,), {"metaclass": KeyedToo, "key": 1}),
+        ((nn.Module, abc.ABC), {}),
+    ],
+    ids=["arguments", "refuses", "metaclass", "metaclass of abstract classes", "abstract"],
+)
+def test_what_the_program_does_with_classes_is_not_done_with_ours(bases, arguments):
+    TOLD.clear()
+    made = types.new_class("Made", bases, arguments, lambda names: names.update(forward=lambda self, x: x + 1))
+    other = type.__new__(type(made), "Other", (nn.Module,), {})
+    told = list(TOLD)
+    compiled = opmill.compile(made(), backend="eager")
+    assert told == TOLD and torch.equal(compiled(X), X + 1) and type(compiled).__bases__ == (made,)
+    assert isinstance(compiled, made) and isinstance(copy.deepcopy(compiled), made)
+    assert not isinstance(made(), type(compiled)) and isinstance(compiled, type(compiled)) and not isinstance(nn.Linear(1, 1), made)
+    assert type(type(compiled)) is type(made) is type(other)

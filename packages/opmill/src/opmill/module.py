@@ -91,9 +91,31 @@ def _compiled_class(base: type) -> type:
         namespace |= {"__reduce_ex__": _reduce_ex, "__deepcopy__": _deepcopy, "__copy__": _copy}
     if isinstance(getattr(base, "forward", None), FunctionType):
         namespace["forward"] = property(_forward, _set_forward, _delete_forward)
-    made: type = type(base)(base.__name__, (base,), namespace)
+    made = _made_silently(base, namespace)
     type.__setattr__(made, "__call__", Shown(made.__dict__["__call__"], _called))
     return made
+
+
+class _Silent:
+    """First of the bases of a class that is made, it keeps the ``__init_subclass__`` of the others from being called. Instances lie in
+    memory as modules do: else Python does not let it be taken out of the bases."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
+
+def _made_silently(base: type, namespace: dict[str, Any]) -> type:
+    """A subclass that the program does not hear of: neither its ``__init_subclass__`` nor its metaclasses, which may register classes, want
+    arguments or refuse, are told of a class that the program does not define. Those of Python itself (``abc``) need to be."""
+    kind = type(base)
+    maker = next(each for each in type.mro(kind) if "__new__" in each.__dict__ and each.__module__ in _PYTHONS_OWN)
+    made: type = maker.__new__(kind, base.__name__, (_Silent, base), namespace)
+    type.__setattr__(made, "__bases__", (base,))
+    return made
+
+
+_PYTHONS_OWN = ("abc", "builtins")
+"""Modules of metaclasses that keep books of their own on each class."""
 
 
 def _called(self: Any, /, *args: Any, **kwargs: Any) -> Any:
