@@ -1,5 +1,6 @@
 """Writes that autograd refuses are refused, wherever they stand; who refers to an object is told as without a capture."""
 
+import contextlib
 import gc
 import sys
 import weakref
@@ -57,6 +58,47 @@ def given(x):
     return (x * 2).unbind()[1]
 
 
+def read_behind_a_write_without_gradients(x):
+    y = x * 2
+    a = y.chunk(2)[0]
+    with torch.no_grad():
+        a.mul_(2)
+    return y + a
+
+
+def read_behind_a_write_to_what_it_is_of(x):
+    y = x * 2
+    a, b = y.unbind()
+    with torch.no_grad():
+        y.mul_(2)
+    return a * b
+
+
+def made_without_gradients(x):
+    with torch.no_grad():
+        a, b = x.chunk(2)
+        a.mul_(2)
+    return a, b * 2
+
+
+def made_without_gradients_of_a_step(x):
+    y = x * 2
+    with torch.no_grad():
+        a = y[0]
+    y.mul_(2)
+    return a * 2
+
+
+def handled_behind_a_write(x):
+    a, b = (x * 2).chunk(2)
+    with torch.no_grad():
+        b.mul_(2)
+    try:
+        return a + b
+    except RuntimeError:
+        return x * 5
+
+
 def a_slice(x):
     y = x * 2
     apart()
@@ -69,8 +111,11 @@ def a_slice(x):
 @pytest.mark.parametrize("backend", ["eager", lambda gm, _: gm])
 @pytest.mark.parametrize(
     "function",
-    [unbound, of_a_loop, behind_a_break, of_an_argument_behind_a_break, of_a_view_of_one, handled, given, a_slice],
-)
+    [
+        unbound, of_a_loop, behind_a_break, of_an_argument_behind_a_break, of_a_view_of_one, handled, given, a_slice,
+        read_behind_a_write_without_gradients, read_behind_a_write_to_what_it_is_of, made_without_gradients_of_a_step, handled_behind_a_write,
+    ],
+)  # fmt: skip
 def test_writes_to_one_of_several_views(function, backend):
     def outcome(call):
         for mode in (torch.enable_grad, torch.no_grad):
@@ -87,6 +132,21 @@ def test_writes_to_one_of_several_views(function, backend):
                 yield str(error).partition("modified inplace")[2]
 
     assert list(outcome(capture(function, backend))) == list(outcome(function))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        unbound, of_a_loop, behind_a_break, of_a_view_of_one, read_behind_a_write_without_gradients, read_behind_a_write_to_what_it_is_of,
+        made_without_gradients, made_without_gradients_of_a_step, handled_behind_a_write,
+    ],
+)  # fmt: skip
+def test_what_autograd_refuses_is_no_error_of_the_compiler(function, caplog):
+    caplog.set_level("INFO", "opmill.internal")
+    captured, x = capture(function, "eager"), torch.arange(4.0).reshape(2, 2).requires_grad_()
+    with contextlib.suppress(RuntimeError):
+        captured(x * 1)
+    assert not caplog.messages
 
 
 class Thing:

@@ -97,7 +97,7 @@ class CompiledGraph:
             # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Nothing that the
             # module reads has changed yet.
             _warn_mismatch(str(error))
-            return self.module(*inputs)
+            return self.module.forward(*inputs)
         if isinstance(error, SizeCheckFailed):
             result = self.module.forward(*inputs)  # which most likely refuses as well, and says so as eager does
             _warn_mismatch(str(error))

@@ -126,6 +126,17 @@ class _Holding(torch.autograd.Function):
         return gradients[0], None
 
 
+class _Unheard(torch.nn.Module):
+    """A graph that is run without a call of a module: hooks that the program registered for all modules are for its own."""
+
+    def __init__(self, graph: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.graph.forward(*inputs)
+
+
 def _run(
     module: torch.fx.GraphModule,
     inputs: Sequence[Any],
@@ -136,9 +147,9 @@ def _run(
 ) -> list[Any]:
     aliases = {id(t): alias for t, alias in zip(held, stand_ins, strict=True)}
     everything = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    replaced = {name: aliases[id(t)] for name, t in everything if id(t) in aliases}
+    replaced = {f"graph.{name}": aliases[id(t)] for name, t in everything if id(t) in aliases}
     with _as_captured(layout, past):
-        result = torch.func.functional_call(module, replaced, tuple(inputs), tie_weights=False)
+        result = torch.func.functional_call(_Unheard(module), replaced, tuple(inputs), tie_weights=False)
     return list(result) if isinstance(result, (list, tuple)) else [result]
 
 

@@ -22,7 +22,7 @@ from ..values.warned import hearing
 
 #: Functions with kernels for processors that they use where nobody looks, which take other types than the operators that they use else.
 _BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, getattr(functional, "_max_pool1d", None))))
-_OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)")
+_OF_WRITES = re.compile("(being|has been) (used in an in-place operation|modified inplace)")
 #: Elements of the largest tensor that is made for it.
 LARGEST = 1 << 22
 
@@ -42,8 +42,8 @@ def refuse_types(function: object, args: Sequence[object], kwargs: Mapping[str, 
 
 
 def said_by_autograd(error: Exception) -> bool:
-    """Whether autograd refuses a write. It knows as much of fakes as of tensors with data: of which operator they are views, and in which
-    mode they were made. Of what would stand for them it knows neither."""
+    """Whether autograd refuses a write, or what reads a view that is behind one. It knows as much of fakes as of tensors with data: of
+    which operator they are views, and in which mode they were made. Of what would stand for them it knows neither."""
     return isinstance(error, RuntimeError) and _OF_WRITES.search(str(error)) is not None
 
 
@@ -125,7 +125,13 @@ def zeros(fake: torch.Tensor, anywhere: bool = False) -> torch.Tensor:
     if not fake.requires_grad:
         return made
     with torch._C._DisableTorchDispatch():  # else a mode that makes fakes makes one of the view
-        return made.requires_grad_() if fake.is_leaf else made.requires_grad_().view_as(made)
+        try:
+            leaf = fake.is_leaf
+        except (
+            RuntimeError
+        ) as error:  # a view of several, or one made in another mode, of what was written since: it has no history to ask for
+            raise NotAskable from error
+        return made.requires_grad_() if leaf else made.requires_grad_().view_as(made)
 
 
 __all__ = ["NotAskable", "asked_of_eager", "calling_with_zeros", "refuse_types", "said_by_autograd"]

@@ -9,6 +9,19 @@ from typing import Any
 import torch
 
 
+def _called(self: Body, *args: object) -> object:
+    return self.forward(*args)
+
+
+class Body(torch.fx.GraphModule):
+    """The module of a region, which is none of the program's: no hook that is registered for all modules hears of its calls."""
+
+    def recompile(self) -> torch.fx.graph.PythonCode:
+        made = super().recompile()
+        type(self).__call__ = _called  # type: ignore[method-assign]  # of the class that each graph module has for itself
+        return made
+
+
 class Region:
     """``lifted``: nodes of outside with the placeholders that stand for them, in order. ``attributes``: the regions inside, by name."""
 
@@ -52,4 +65,4 @@ class Region:
     def module(self, outputs: Any) -> torch.fx.GraphModule:
         """The region as a module that returns ``outputs``, nodes of it and constants."""
         self.graph.output(outputs)
-        return torch.fx.GraphModule(self.attributes, self.graph)
+        return Body(self.attributes, self.graph)
