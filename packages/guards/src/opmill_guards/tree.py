@@ -76,7 +76,7 @@ def _key(value: Any) -> Any:
         return constants.key(value)
     if cls is tuple:
         return tuple([_key(item) for item in value])
-    if cls is not ModuleTree and cls.__module__.startswith(_OWN) and issubclass(cls, Struct):  # no objects of the user
+    if cls is not ModuleTree and str(cls.__module__).startswith(_OWN) and issubclass(cls, Struct):  # no objects of the user
         return cls, *[_key(getattr(value, name)) for name in _compared(cls)]
     return constants.key(value) if constants.is_constant(value) else id(value)  # a tree of modules holds much, and there is one
 
@@ -263,7 +263,7 @@ def _weakly_held(part: Any) -> Iterator[WeakObject]:
     elif isinstance(part, s.Step):
         yield from _weakly_held(part.part)
         yield from _weakly_held(part.base)
-    elif isinstance(part, Struct) and type(part).__module__.startswith(_OWN):
+    elif isinstance(part, Struct) and str(type(part).__module__).startswith(_OWN):
         for name in _compared(type(part)):
             yield from _weakly_held(getattr(part, name))
 

@@ -97,9 +97,9 @@ def worth_capturing(fn: object) -> bool:
     return not is_disabled(fn) and is_users(module)
 
 
-def is_users(module: str) -> bool:
+def is_users(module: object) -> bool:
     """Whether functions of a module may run a program's own operations: not those of Python, torch and opmill, but for torch's modules."""
-    top = module.split(".")
+    top = str(module).split(".")
     if top[0].startswith("opmill_") or module == "torch.nn.modules._functions":  # functions of autograd, which calls them itself
         return False
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]

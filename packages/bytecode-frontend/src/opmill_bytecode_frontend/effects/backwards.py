@@ -156,7 +156,7 @@ def home_of(owner: object) -> list[Mapping[str, object]]:
     obj = getattr(owner, "obj", None)
     if isinstance(obj, types.ModuleType):
         return [vars(obj)]
-    module = sys.modules.get(getattr(obj if isinstance(obj, (type, types.FunctionType)) else type(obj), "__module__", ""))
+    module = sys.modules.get(str(getattr(obj if isinstance(obj, (type, types.FunctionType)) else type(obj), "__module__", "")))
     return [] if module is None else [vars(module)]
 
 

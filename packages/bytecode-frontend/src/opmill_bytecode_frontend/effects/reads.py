@@ -41,7 +41,7 @@ def note_attribute(reads: Reads, owner: Value, name: str, found: Value) -> None:
 def is_lasting(owner: ObjectValue) -> bool:
     """Whether the attributes of an object stay what they are."""
     frozen = getattr(getattr(owner.cls, "__dataclass_params__", None), "frozen", False)
-    return bool(frozen) or issubclass(owner.cls, enum.Enum) or owner.cls.__module__.split(".")[0] in LASTING
+    return bool(frozen) or issubclass(owner.cls, enum.Enum) or str(owner.cls.__module__).split(".")[0] in LASTING
 
 
 def home(owner: Value) -> str:

@@ -156,7 +156,7 @@ class Context:
             return function  # as a replacement: while it runs nothing that it calls is offered either
         if in_checkpoint_of_itself():
             return function
-        named_tuple = (function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
+        named_tuple = str(function.__module__ or "namedtuple_").startswith("namedtuple_")  # its __new__ has a module of its own
         made = named_tuple or ("<locals>" in function.__qualname__ and code not in self.own_forwards)  # by a program that may make many
         if code in self.given_up or made or self.is_between(code, function) or not worth_capturing(function):
             return None

@@ -387,7 +387,7 @@ def is_made_by_function(made: type | FunctionType) -> bool:
     """Whether a function or class was made by a function: it is not what its module has under its name."""
     if "<locals>" in made.__qualname__:
         return True
-    found: object = sys.modules.get(made.__module__ or "")
+    found: object = sys.modules.get(str(made.__module__))
     for name in made.__qualname__.split("."):
         found = vars(found).get(name) if isinstance(found, (type, ModuleType)) else None
     return found is not made and isinstance(made, type) and written_in_python(made)

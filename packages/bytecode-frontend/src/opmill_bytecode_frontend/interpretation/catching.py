@@ -114,7 +114,7 @@ def _is_torchs(frame: Frame, handler: ExceptionHandler) -> bool:
     """Whether a with block is one of torch's own managers, whose ends let exceptions through."""
     leave = frame.stack[handler.depth - 1] if 0 < handler.depth <= len(frame.stack) else None
     owner = getattr(leave, "owner", None)
-    return owner is not None and owner.python_type().__module__.partition(".")[0] == "torch"
+    return owner is not None and str(owner.python_type().__module__).partition(".")[0] == "torch"
 
 
 __all__ = ["is_caught"]

@@ -27,9 +27,14 @@ _DISABLING = ("_dynamo_disable.", "disable_if_config_true.")
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
 
+def exempt(module: object) -> bool:
+    """Whether a module, by its full name, is torch's, Triton's or of the standard library: what is named in it stays what it is. What
+    classes and functions say of theirs may be anything (that of Cython's functions is a descriptor, a program's a property or None)."""
+    return isinstance(module, str) and _exempt(module)
+
+
 @functools.cache
-def exempt(module: str) -> bool:
-    """Whether a module, by its full name, is torch's, Triton's or of the standard library: what is named in it stays what it is."""
+def _exempt(module: str) -> bool:
     return module.split(".")[0] in EXEMPT
 
 
@@ -38,7 +43,7 @@ def has_methods(cls: type) -> bool:
     """Whether a class of the program's has methods written in Python: they run as part of the program."""
     written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
     own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
-    return any(type(raw) is FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
+    return any(type(raw) is FunctionType and not exempt(raw.__module__) for raw in own)  # enums are given some of Python's
 
 
 def looked_up_in_c(cls: type) -> bool:
@@ -68,7 +73,7 @@ def optimizers_own(function: object) -> FunctionType | None:
     """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every
     optimizer); None for what somebody else disabled."""
     own = getattr(function, "_torchdynamo_orig_callable", None)
-    return own if type(own) is FunctionType and own.__module__.startswith("torch.optim.") else None
+    return own if type(own) is FunctionType and str(own.__module__).startswith("torch.optim.") else None
 
 
 @functools.cache
@@ -81,7 +86,7 @@ def installed(filename: str) -> bool:
 def known_as(fn: FunctionType) -> tuple[str, str]:
     """Module and qualified name by which a Python function is known. ``functools.wraps`` gives a wrapper those of what it wraps: one that
     is not what its module has under its name goes by those of its own code."""
-    said, name, own = fn.__module__ or "", fn.__qualname__, fn.__globals__.get("__name__")
+    said, name, own = str(fn.__module__ or ""), fn.__qualname__, fn.__globals__.get("__name__")
     if not isinstance(own, str) or own == said:
         return said, name
     package = said.partition(".")[0]
@@ -100,7 +105,7 @@ def under_own_name(function: Any) -> Any:
     if type(function) is BuiltinFunctionType:
         named = getattr(VARIABLE_FUNCTIONS, function.__name__, None) is function
         return named_apart(function) if named and vars(torch).get(function.__name__, function) is not function else function
-    if type(function) is not FunctionType or not (function.__module__ or "").startswith("torch"):
+    if type(function) is not FunctionType or not str(function.__module__).startswith("torch"):
         return function
     found = found_under(function.__module__, function.__name__)
     nameless = found is None and function.__module__ == torch.Tensor.split.__module__  # a method, which is called by another name
@@ -137,9 +142,9 @@ def underneath(filename: str) -> bool:
 def is_users(cls: type) -> bool:
     """Whether a class is no part of Python or of an installed package. A module without a file is a prompt's, a notebook's or one that the
     program made."""
-    name = cls.__module__
+    name = cls.__module__ if isinstance(cls.__module__, str) else ""
     file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None and type(name) is str and (package := name.partition(".")[0]) not in sys.stdlib_module_names:
+    if file is None and (package := name.partition(".")[0]) not in sys.stdlib_module_names:
         file = getattr(sys.modules.get(package), "__file__", None) or "<made>"
     return not installed(file or "<frozen")
 

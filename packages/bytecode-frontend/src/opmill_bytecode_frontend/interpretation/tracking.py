@@ -124,7 +124,7 @@ def by_structure(vm: Interpreter, obj: object, source: Source | None) -> Source 
 
 def made_by_calls(obj: type | types.FunctionType, source: Source | None) -> bool:
     """Whether a function or class that hangs on the arguments was made by a function of the program: each call may give another one."""
-    return source is not None and not root_is_pinned(source) and is_made_by_function(obj) and not exempt(obj.__module__ or "")
+    return source is not None and not root_is_pinned(source) and is_made_by_function(obj) and not exempt(obj.__module__)
 
 
 def changing_number(vm: Interpreter, obj: object, source: Source) -> Value | None:

@@ -123,7 +123,7 @@ def _led_to_now(cls: type) -> _Led:
         elif type(raw) is types.FunctionType:
             own = list(_nested(raw.__code__))
             codes += own
-            if not exempt(raw.__module__ or ""):
+            if not exempt(raw.__module__):
                 todo += [raw.__globals__[word] for code in own for word in code.co_names if word in raw.__globals__]
                 todo += [cell.cell_contents for cell in raw.__closure__ or () if not _is_empty(cell)]
                 todo.append(getattr(raw, "__wrapped__", None))

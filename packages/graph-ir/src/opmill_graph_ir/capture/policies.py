@@ -91,7 +91,7 @@ def name_of(value: Any, depth: int = 8) -> object:
 
 
 def _name_of_function(function: types.FunctionType, inner: Callable[[Any], object]) -> object:
-    if function.__module__.partition(".")[0] == "torch":  # its version is in every key
+    if str(function.__module__).partition(".")[0] == "torch":  # its version is in every key
         return "function", function.__module__, function.__qualname__
     code = function.__code__
     reads = [(name, inner(function.__globals__[name])) for name in code.co_names if name in function.__globals__]

@@ -242,7 +242,7 @@ class _Encoder:
             return type(v).__name__, [self.value(x) for x in v]
         if isinstance(v, dict):
             return "dict", [(self.value(k), self.value(x)) for k, x in v.items()]
-        if type(v).__module__.startswith("torch.distributed."):
+        if str(type(v).__module__).startswith("torch.distributed."):
             from ..wrapped.stored import Unnamed
 
             try:

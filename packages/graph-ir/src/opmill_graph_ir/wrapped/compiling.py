@@ -105,7 +105,7 @@ class Memory:
             return None
         if any(isinstance(leaf, torch.SymInt) for leaf in leaves):
             return None
-        packages = {form.cls.__module__.partition(".")[0] for form in forms if form is not None} - {"torch"}
+        packages = {str(form.cls.__module__).partition(".")[0] for form in forms if form is not None} - {"torch"}
         return cls(kept[0], kept[1], Names(meshes_of(gm, forms)), sorted(packages))
 
     def read(self) -> Ends | None:

@@ -33,7 +33,7 @@ class Unnamed(Exception):
 
 def package_of(cls: type) -> tuple[str, str]:
     """The installed package that a class belongs to, and its version. Raises Unnamed."""
-    top = cls.__module__.partition(".")[0]
+    top = str(cls.__module__).partition(".")[0]
     package = sys.modules.get(top)
     version, file = getattr(package, "__version__", None), getattr(package, "__file__", None) or ""
     if not isinstance(version, str) or (top != "torch" and "-packages" not in file.replace("\\", "/")):

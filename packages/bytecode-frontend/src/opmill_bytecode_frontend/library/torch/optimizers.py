@@ -74,7 +74,7 @@ def begin(vm: Interpreter, optimizer: Value) -> None:
         return
     obj = optimizer.obj
     kind, recorder = type(obj), vm.recorder
-    if kind.__name__ not in MAKING or kind.__module__.split(".")[:2] != ["torch", "optim"] or id(obj.state) in vm.known:
+    if kind.__name__ not in MAKING or str(kind.__module__).split(".")[:2] != ["torch", "optim"] or id(obj.state) in vm.known:
         return
     moved = any(value.new_grad is not None for value in recorder.by_fake.values()) or vm.effects.backwards
     if moved or obj.state or recorder.regions or recorder.devices or _functorch.get_dynamic_layer_stack_depth():
