@@ -10,6 +10,7 @@ from opmill_guards.guard import Predicate, TypeIs
 from opmill_guards.source import Attr, Item, Pinned, Source
 
 from ..values.arrays import Array, ArrayValue, like_layout, torch_dtype
+from ..values.base import MISSING
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
 from ..values.known_arrays import KINDS, KnownArray
@@ -30,7 +31,7 @@ def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | Know
     if source is None and dtype is not None:
         held = torch.from_numpy(obj.copy(order="K"))
         made: Any = vm.wrap(held, Pinned(held, "array")).method(vm, "clone", [], {})
-        return ArrayValue(made, obj)
+        return ArrayValue(made, obj, of=None if obj.base is None else MISSING)
     plain = all(stride >= 0 for stride in obj.strides) and obj.flags.writeable and obj.flags.aligned
     if dtype is None or not plain or any(stride % obj.itemsize for stride in obj.strides):
         return None

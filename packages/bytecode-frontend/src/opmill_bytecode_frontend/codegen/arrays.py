@@ -10,6 +10,7 @@ from ..values.arrays import Array, ArrayValue, is_symbolic
 from ..values.known_arrays import KnownArray
 from ..values.numpy_generators import NumpyGenerator
 from ..values.opaque import RandomNumber
+from ..values.tensor import TensorValue
 from .rebuild import Rebuilder, rebuilds
 
 Layout = tuple[int, Array, tuple[int, ...], tuple[int, ...], bool]
@@ -32,7 +33,10 @@ def array(r: Rebuilder, value: ArrayValue) -> str:
         raise Unsupported("FE070", "a view of an array leaves the captured code", "tensors have no such view", "return a copy of it")
     if value.inner.fake.requires_grad:
         raise Unsupported("FE070", "an array with gradients leaves the captured code", "NumPy's own have none", "return a tensor of it")
-    return r.assign(value, f"{r.expr(value.inner)}.numpy()" + "[()]" * value.is_number)
+    if isinstance(value.of, TensorValue):
+        return r.assign(value, f"{r.expr(value.inner)}.numpy()")
+    # A view of what torch gives: the base of that is a tensor, which programs take for an array.
+    return r.assign(value, f"{r.expr(value.inner)}.numpy()[{'()' if value.is_number else '...'}]")
 
 
 class Memory:

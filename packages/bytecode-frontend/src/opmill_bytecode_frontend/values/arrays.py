@@ -11,7 +11,8 @@ from typing import Any, Callable, Hashable
 import torch
 
 from opmill_fake_tensors.symbols.node import SizeNode
-from opmill_guards.source import Source
+from opmill_guards.guard import TypeIs
+from opmill_guards.source import Attr, Source
 
 from ..graph.versions import memory
 from .base import MISSING, Machine, NotConstant, Value
@@ -68,7 +69,8 @@ ASKED_OUTSIDE = "ask the array outside of the compiled function, and hand over w
 class ArrayValue(Value):
     """``inner``: the tensor with its memory; ``like``: a real array, or number, of its layout at this call; ``stands_for``: where NumPy's
     own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only
-    inside; ``shows``: the array that it is a view of, and how many bytes behind the first item of that its own lies."""
+    inside; ``shows``: the array that it is a view of, and how many bytes behind the first item of that its own lies. ``of``: the array that
+    it was taken of as a view, None where it has memory of its own, the tensor whose memory it has, MISSING where that is not known."""
 
     def __init__(
         self,
@@ -78,9 +80,10 @@ class ArrayValue(Value):
         source: Source | None = None,
         stands_for: tuple[TensorValue, int] | None = None,
         shows: tuple[ArrayValue, int] | None = None,
+        of: Array = MISSING,
     ) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
-        self.shows = shows
+        self.shows, self.of = shows, of
         self.told_later = self.is_number and like.dtype.kind in "iuf"
         self.taken: tuple[int, list[Value]] | None = None
         """Of a mask: where it is true, and how often it had been written to."""
@@ -172,6 +175,8 @@ class ArrayValue(Value):
             return vm.wrap(type(self.like))
         if name == "flat" and not self.is_number:
             return Flat(self)
+        if name == "base" and (found := self.base(vm)) is not None:
+            return found
         if name == "flags" and not is_symbolic(self.inner.fake):
             return Flags(self.like.flags)
         if not hasattr(self.like, name):
@@ -179,6 +184,30 @@ class ArrayValue(Value):
         if callable(getattr(type(self.like), name, None)):
             return super().getattr(vm, name)
         vm.unsupported("FE085", f"attribute {name} of {self.describe()}", OF_ITSELF, ASKED_OUTSIDE)
+
+    def base(self, vm: Machine) -> Value | None:
+        """What has the memory. None where that is not known."""
+        if self.is_number or self.of is None:
+            return ConstantValue(None)
+        if isinstance(self.of, (ArrayValue, TensorValue)):
+            return self.of.first(vm) if isinstance(self.of, ArrayValue) else self.of
+        before: Array = self.obj
+        if self.source is None or before is None or type(before.base) not in (type(None), type(self.like), torch.Tensor):
+            return None
+        return vm.wrap(before.base, Attr(self.source, "base"))
+
+    def first(self, vm: Machine) -> Value | None:
+        """The base of views of it: NumPy tells the first array of those that were taken of each other."""
+        if isinstance(self.of, ArrayValue):
+            return self.of.first(vm)
+        if self.of is MISSING:
+            before: Array = self.obj
+            if self.source is None or before is None:
+                return None
+            if isinstance(before.base, type(self.like)):
+                return self.base(vm)
+            vm.guard(TypeIs(Attr(self.source, "base"), type(before.base)))
+        return self
 
     def fact(self, vm: Machine, name: str) -> Value:
         fake, like = self.inner.fake, self.like

@@ -18,7 +18,7 @@ from ...errors import Unsupported
 from ...graph.failing import may_run_again
 from ...values.arrays import ArrayValue, is_computed_with, like_layout, sizes_now, torch_dtype
 from ...values.assertions import demanded_of, may_demand
-from ...values.base import Lazy, NotConstant, Raised, Value
+from ...values.base import MISSING, Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
 from ...values.fixed import fixed_value
 from ...values.functions import BuiltinValue
@@ -458,7 +458,7 @@ def as_array(vm: Interpreter, tensor: TensorValue) -> ArrayValue:
         vm.recorder.call_function(vm, torch.ops.aten.alias.default, [tensor], {}) if followed else tensor.method(vm, "detach", [], {})
     )
     strides = tuple(s * dtype.itemsize for s in sizes_now(fake.stride()))
-    return ArrayValue(inner, like_layout(dtype, sizes_now(fake.shape), strides))
+    return ArrayValue(inner, like_layout(dtype, sizes_now(fake.shape), strides), of=MISSING if followed else inner)
 
 
 def as_tensor(vm: Interpreter, array: ArrayValue, copy: bool) -> Value:

@@ -9,7 +9,7 @@ import torch
 
 from ...graph.versions import memory
 from ...values.arrays import ArrayValue, is_symbolic, sizes_now, torch_dtype
-from ...values.base import Value
+from ...values.base import MISSING, Value
 from ...values.constant import ConstantValue
 from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue, members
@@ -46,13 +46,13 @@ def finished(vm: Interpreter, key: str, want: Any, made: Value, sources: list[Va
     )
     shares = any(memory(a.inner.fake) == memory(made.fake) for a in arrays)
     if shown is not None and shares and shown.stands_for is None and same_strides(made, want):
-        return ArrayValue(made, want, shows=None if want.flags.writeable else shows(shown, want))
+        return ArrayValue(made, want, shows=None if want.flags.writeable else shows(shown, want), of=shown)
     if shown is not None and want.size:
         base = shown.stands_for or (shown.inner, shown.inner.fake._version)
         kept = cast(TensorValue, made.method(vm, "clone", [], {})) if shares else made
         assume(vm, [shown, ArrayValue(kept, want)])
-        return ArrayValue(kept, want, stands_for=base, shows=shows(shown, want))
-    return ArrayValue(laid_out(vm, key, made, want, shares), want)
+        return ArrayValue(kept, want, stands_for=base, shows=shows(shown, want), of=shown)
+    return ArrayValue(laid_out(vm, key, made, want, shares), want, of=None if getattr(want, "base", None) is None else MISSING)
 
 
 def shows(shown: ArrayValue, want: Told) -> tuple[ArrayValue, int]:
