@@ -100,8 +100,9 @@ ASKS_STATE = re.compile(
     "^_?(get|is|check)_.*(tf32|cudnn|mkldnn|cublas|rocblas|blas_preferred|linalg|precision|qengine|sdp|deterministic|invariants|reduced|num_threads"
     "|autocast_.*dtype|multithreading|warnAlways|flush|accumulation|nnpack)"
 )
-#: Where torch's C functions stand that ask no dispatcher, and so would look into a fake: operators are in modules and classes below it.
-BESIDE_OPERATORS = "torch._C"
+#: Where torch's C functions stand that ask no dispatcher, and so would look into a fake: operators are in modules and classes below it. One
+#: stands elsewhere, what ``torch.jit.fork`` runs a script by: in a thread of its own, which knows no fakes.
+BESIDE_OPERATORS, FORKS = "torch._C", "fork"
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase, types.ModuleType, decimal.Context)
 #: Items of an iterator made at capture that are taken at most.
@@ -274,7 +275,8 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
         and not any(map(has_tensor, args))
     ):
         vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
-    if getattr(obj, "__module__", None) == BESIDE_OPERATORS and any(map(has_tensor, (*args, *kwargs.values()))):
+    beside = getattr(obj, "__module__", None) == BESIDE_OPERATORS or (name == FORKS and type(obj) is types.BuiltinFunctionType)
+    if beside and any(map(has_tensor, (*args, *kwargs.values()))):
         vm.unsupported("FE010", f"call of torch._C.{name} on a tensor", "it is no operator: it looks into the tensor itself")
     if type(obj) is types.BuiltinFunctionType and ASKS_STATE.search(name):
         assume_state(vm, obj, args, kwargs)
