@@ -125,6 +125,10 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         result = raw.__get__(real, cls.constant() if instance is None else type(real))
     except Exception as exc:
         vm.throw_real(exc)
+    if instance is not None and type(result) is types.MethodType and result.__func__ is raw and result.__self__ is real:
+        return MethodValue(read_class(vm, owner, name, raw), instance)
+    if instance is not None and find_in_mro(type(real).__mro__, name)[1] is not raw:  # super(): the object has another under this name
+        vm.unsupported("FE041", f"descriptor {kind.__qualname__} for attribute {name}", "it is that of a class further up")
     source = instance.source if instance is not None else Pinned(owner, owner.__qualname__)
     return vm.wrap(result, Attr(source, name) if source is not None else Pinned(result, name))
 
