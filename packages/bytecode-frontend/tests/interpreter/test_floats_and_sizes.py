@@ -12,6 +12,7 @@ TERMS = [
     "s + n", "n + s", "s - n", "n - s", "s * n", "n * s", "s / n", "n / s", "s // n", "n % s", "s ** n", "n ** s", "max(s, n)", "min(n, s)",
     "s * n + s / m", "(s + n) * (m - s)", "math.sqrt(s * n)", "math.log(n) + s", "abs(s - n)", "divmod(n, s)[1]", "-s * n", "s * (n // 2)",
     "s * n ** 0.5", "s / math.sqrt(n)", "sum((s, n, m))", "float(n) + s", "round(s * n, 2)", "s * x.numel()", "s / len(x)",
+    "n ** 0.5", "n ** -0.5 + s", "(n / 2) ** 0.5", "2.0 ** -n", "1 / (m ** 0.5 + n ** -2)", "(n * m) ** (1 / 3)", "n ** -1",
 ]  # fmt: skip
 USES = [
     "x * ({0})", "x.add(1, alpha=({0}))", "torch.full_like(x, {0})", "({0}, x)", "x[: int({0}) % 3]", "x if ({0}) > 4 else -x", "(f'{{{0}:.3f}}', x)",
@@ -42,15 +43,15 @@ def agree(value, calls):
         assert same(want, got), (value, given, want, got)
 
 
-def graphs_of(term, calls):
-    """How many graphs calls of a product with the term take."""
+def graphs_of(term, calls, use="x * ({0})"):
+    """How many graphs calls of a product with the term, or of another use of it, take."""
     graphs = []
 
     def backend(gm, example_inputs):
         graphs.append(gm)
         return gm.forward
 
-    compiled = capture(program_of(f"x * ({term})"), backend)
+    compiled = capture(program_of(use.format(term)), backend)
     for given in calls:
         outcome(compiled, given)
     return len(graphs)
@@ -62,7 +63,14 @@ def test_they_are_what_they_are(term, use):
     agree(use.format(term), CALLS)
 
 
-@pytest.mark.parametrize("term", [term for term in TERMS if "**" not in term and "max" not in term and "min" not in term])
+@pytest.mark.parametrize("use", ["x[: int({0}) + 2]", "x[: round({0}) + 2]", "x[: math.ceil({0}) + 2]", "x if ({0}) > 0 else -x"])
+@pytest.mark.parametrize("power", ["n ** 0.5", "m ** (1 / 3)", "(n / 2) ** 0.5", "(n + m) ** 0.5"])
+def test_what_is_decided_by_powers_of_sizes_shares_a_graph(power, use):
+    agree(use.format(power), CALLS)
+    assert graphs_of("x", [(n, n + 1, 0.5) for n in range(9, 16)], use.format(power)) <= 2
+
+
+@pytest.mark.parametrize("term", [term for term in TERMS if "max" not in term and "min" not in term])
 def test_they_share_a_graph(term):
     assert graphs_of(term, [(n, n + 1, n / 2) for n in range(3, 9)]) <= 2
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend import Unsupported, capture
+from opmill_bytecode_frontend.graph import recorder
 
 META = torch.device("meta")
 GENERATOR = torch.Generator()
@@ -227,6 +228,100 @@ def test_a_state_that_was_asked_for_is_asked_again(question):
             assert captured(torch.ones(1))[0] == names["f"](torch.ones(1))[0] == now
     finally:
         exec(change.format(before), names)
+
+
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize(
+    "block", ["torch.no_grad()", "torch.autocast('cpu', dtype=torch.bfloat16)", "torch.backends.cudnn.flags(enabled=False)"]
+)
+def test_a_state_that_was_asked_for_under_another_one(question, block):
+    """Captured code that has set one state has not set the others."""
+    change, other, before = ASKED[question]
+    names = {"torch": torch}
+    exec(f"def f(x):\n    with {block}:\n        return torch.{question}, x + 1", names)
+    captured = capture(names["f"], "eager")
+    try:
+        for now in (before, other, before):
+            exec(change.format(now), names)
+            assert captured(torch.ones(1))[0] == names["f"](torch.ones(1))[0]
+    finally:
+        exec(change.format(before), names)
+
+
+BLOCKS = {
+    "a default dtype": """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    made = torch.ones(3), torch.arange(3.0), torch.tensor(1.5), torch.tensor([2, 0.5]), x.long() / 2, torch.get_default_dtype()
+    torch.set_default_dtype(before)
+    return made, torch.ones(2), x * 2
+""",
+    "a default dtype, and an error": """
+    try:
+        torch.set_default_dtype(torch.float64)
+        made = torch.ones(len(x)) + 1
+        raise ValueError
+    except ValueError:
+        return made, x.new_ones(2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+""",
+    "a default dtype that stays": """
+    torch.set_default_dtype(torch.float64)
+    return torch.ones(3) + 1, x * 2
+""",
+    "libraries": """
+    with torch.backends.cudnn.flags(enabled=False, benchmark=True):
+        inside = torch.backends.cudnn.enabled, torch.backends.cudnn.benchmark, x * 2
+    return inside, torch.backends.cudnn.enabled, torch.backends.cudnn.benchmark
+""",
+    "a library that stays": """
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    y = x * 2
+    torch.backends.cudnn.deterministic = True
+    return y + 1, torch.backends.cudnn.benchmark
+""",
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "again"])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_captured_code_sets_is_set_for_what_follows(name, backend):
+    """No graph ends there. Also for a backend that runs the graph while it compiles."""
+    names: dict[str, Any] = {"torch": torch}
+    exec(f"def f(x):{BLOCKS[name]}", names)
+
+    def again(gm, example_inputs):
+        gm(*example_inputs)
+        return gm.forward
+
+    captured = capture(names["f"], again if backend == "again" else backend, fullgraph=True)
+    asks = torch.get_default_dtype, lambda: torch.backends.cudnn.benchmark, lambda: torch.backends.cudnn.deterministic
+    found = []
+    for call in (names["f"], captured, captured, captured):
+        try:
+            found.append([places(call(torch.arange(3.0, dtype=torch.float32))), *(ask() for ask in asks)])
+            if call is captured:
+                found.append([places(call(torch.arange(3.0, dtype=torch.float32))), *(ask() for ask in asks)])
+        finally:
+            torch.set_default_dtype(torch.float32)
+            torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
+    assert all(each == found[0] for each in found[:2])
+    assert found[1::2] == [found[1]] * 3 and found[2::2] == [found[2]] * 3
+
+
+def test_a_device_whose_libraries_are_told_something_ends_the_graph(monkeypatch: Any) -> None:
+    def f(x):
+        with torch.backends.cudnn.flags(enabled=False):
+            y = x * 2
+        return y + 1
+
+    assert torch.equal(capture(f, "eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 3.0))
+    monkeypatch.setattr(recorder, "on_processor", lambda values: False)
+    with pytest.raises(Unsupported, match="libraries of devices"):
+        capture(f, "eager", fullgraph=True)(torch.ones(2))
+    assert torch.equal(capture(f, "eager")(torch.ones(2)), torch.full((2,), 3.0))
+    assert torch.backends.cudnn.enabled
 
 
 def test_a_state_that_captured_code_changed_itself():

@@ -100,6 +100,12 @@ NAMES: tuple[Row, ...] = (
         "torch.utils._device.DeviceContext torch.utils._device._device_constructors",
         required=True,
     ),
+    *rows(
+        "what captured code tells the libraries of GPUs, and a default dtype that it sets, end the graph",
+        "torch._C._set_cudnn_enabled torch._C._get_cudnn_enabled torch._C._set_cudnn_benchmark torch._C._get_cudnn_benchmark "
+        "torch._C._set_cudnn_deterministic torch._C._get_cudnn_deterministic torch._C._set_cudnn_allow_tf32 "
+        "torch._C._get_cudnn_allow_tf32 torch._C._set_default_dtype",
+    ),
     *rows("captured code cannot switch gradients", "torch._C._set_grad_enabled", required=True),
     *rows(
         "forward-mode differentiation ends the graph",

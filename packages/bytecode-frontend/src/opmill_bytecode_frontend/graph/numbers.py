@@ -295,8 +295,6 @@ class Numbers:
         left, right = (self.sourced(number) for number in (base, exponent))
         if left is None or right is None or (is_int(base) and is_int(exponent) and right[0] >= 0):
             return None
-        if any(isinstance(source, TensorProperty) for source in (*left[2], *right[2])):
-            return None
         first, second = (FloatNumber(vm, *found) if found[2] else found[0] for found in (left, right))
         if isinstance(first, FloatNumber):
             return first.power(second)

@@ -50,7 +50,7 @@ from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
 from .questions import name_of
 from .regions import Region
-from .results import PLAIN, contains_tensor, is_answer
+from .results import PLAIN, contains_tensor, is_answer, on_processor
 from .said import Said
 from .several import refused_write
 from .versions import Writes, memory, versions
@@ -105,6 +105,8 @@ class Recorder:
         """Tensors that require grad and were made in captured code, and the place where."""
         self.went_back = False
         """Whether gradients were computed in captured code, which uses up histories."""
+        self.libraries_differ = False
+        """Whether captured code has told libraries of GPUs something, and not taken it back."""
         self.writes = Writes()
         self.given_back: torch.Tensor | None = None
         """What the last operation gave that is one of its arguments, as it was."""
@@ -474,6 +476,9 @@ class Recorder:
         counted = [(a, versions(a)) for a in fake_args if isinstance(a, torch.Tensor)]
         with self.context:
             result = on_fakes.run(self, vm, function, fake_args, fake_kwargs)
+        if self.libraries_differ and not on_processor((result, *fake_args, *fake_kwargs.values())):
+            why = "captured code has told the libraries of devices something, and their kernels look when they run"
+            vm.unsupported("FE010", f"{name_of(target)} on a device", why)
         demand_gradients(self, vm, function, (*fake_args, *fake_kwargs.values()), result)
         self.inference.refuse_differentiated(vm, result, (a for a, _ in counted))
         self.given_back = next((a for a, count in counted if a is result and versions(a) == count), None)

@@ -28,4 +28,13 @@ def contains_tensor(result: object) -> bool:
     return isinstance(result, torch.Tensor)
 
 
-__all__ = ["PLAIN", "contains_tensor", "is_answer"]
+def on_processor(values: object) -> bool:
+    """Whether all tensors in nested lists, tuples and dictionaries are on a processor, or nowhere."""
+    if isinstance(values, (tuple, list)):
+        return all(map(on_processor, values))
+    if type(values) is dict:
+        return all(map(on_processor, values.values()))
+    return not isinstance(values, torch.Tensor) or values.device.type in ("cpu", "meta")
+
+
+__all__ = ["PLAIN", "contains_tensor", "is_answer", "on_processor"]

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from opmill_guards.guard import Equals, Predicate
+from opmill_guards.guard import Equals
 from opmill_guards.source import Attr, Pinned, Referent
 
+from ..assumptions.states import assume_state
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
 from ..graph.open_floats import RULES, changes
-from ..graph.thread_state import switched, switches
+from ..graph.thread_state import switches
 from ..graph.versions import versions
 from ..interpretation.owners import exempt, known_as, under_own_name
 from ..values.arrays import ArrayValue
@@ -86,7 +87,7 @@ STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting "
     "autocast_decrement_nesting "
     "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed "
-    "_set_dtensor_allow_implicit_replication".split()
+    "_set_dtensor_allow_implicit_replication _set_default_dtype".split()
 )
 #: How the names of torch's other C functions begin that change a state of the process, and those of them that what is captured follows.
 SETTING = ("set_", "push_", "pop_", "enable_")
@@ -281,20 +282,6 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
     if type(obj) is types.BuiltinFunctionType and ASKS_STATE.search(name):
         assume_state(vm, obj, args, kwargs)
     return vm.recorder.call_function(vm, under_own_name(obj), args, kwargs)
-
-
-def assume_state(vm: Interpreter, obj: Callable[..., object], args: list[Value], kwargs: dict[str, Value]) -> None:
-    """What a function tells of a state of torch is assumed, unless captured code has changed one itself."""
-    try:
-        plain, named = [vm.plain(a) for a in args], {k: vm.plain(v) for k, v in kwargs.items()}
-        found = obj(*plain, **named)
-    except Exception:  # which the call meets itself
-        return
-    if not switched(vm.entry_switches, switches()):
-        name = getattr(obj, "__name__", "a state of torch")
-        vm.guard(
-            Predicate(Pinned(obj, name), lambda now: now(*plain, **named) == found, f"{name}{(*plain, *named.values())} gives {found!r}")
-        )
 
 
 def intercepted(vm: Interpreter, fn: types.FunctionType, args: list[Value], kwargs: dict[str, Value]) -> Value | None:

@@ -94,6 +94,7 @@ class Machine(Protocol):
     known: dict[int, tuple[object, Value]]
     origins: dict[int, tuple[Value, int]]
     options: CaptureOptions
+    entry_switches: dict[object, tuple[object, ...]]
 
     def wrap(self, obj: object, source: Source | None = None) -> Value: ...
     def know(self, obj: object, value: V) -> V: ...

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from opmill_guards.guard import Absent, Predicate
 from opmill_guards.source import Attr, Pinned
 
+from ..assumptions.states import as_before
 from ..interpretation.owners import exempt, installed
 from .assigned_attributes import assign, find_now
 from .base import MISSING, KnownObject, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
@@ -234,7 +235,10 @@ class ModuleObject(KnownObject):
             vm.no_attribute(self, name, f"module {vars(self.obj).get('__name__')!r} has no attribute {name!r}")
         if self.tells_state(name):
             module, found = self.obj, getattr(self.obj, name)
-            vm.guard(Predicate(Pinned(module, module.__name__), lambda now: getattr(now, name) == found, f"{name} is {found!r}"))
+            with as_before(vm) as changed:
+                own = changed and getattr(module, name) != found  # captured code has set it itself
+            if not own:
+                vm.guard(Predicate(Pinned(module, module.__name__), lambda now: getattr(now, name) == found, f"{name} is {found!r}"))
             return vm.fresh(found)
         if self.asks_program(vm, name):
             vm.guard(Absent(Pinned(vars(self.obj), f"{vars(self.obj).get('__name__', '?')}.__dict__"), name))
@@ -268,7 +272,12 @@ class ModuleObject(KnownObject):
         cls = type(self.obj)
         if self.obj is sys:
             vm.unsupported("FE021", f"assignment to sys.{name}", "what is printed, imported and called from then on depends on it")
-        if cls.__setattr__ is not types.ModuleType.__setattr__ or hasattr(type(find_in_mro(cls.__mro__, name)[1]), "__set__"):
+        raw = find_in_mro(cls.__mro__, name)[1]
+        setter = find_in_mro(type(raw).__mro__, "__set__")[1]
+        if cls.__setattr__ is types.ModuleType.__setattr__ and isinstance(setter, FunctionType):
+            vm.call(vm.wrap(setter, Pinned(setter, "__set__")), [vm.wrap(raw, Pinned(raw, name)), self, value], {})
+            return
+        if cls.__setattr__ is not types.ModuleType.__setattr__ or setter is not MISSING:
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         vm.effects.store_global(self.obj.__dict__, name, value)
 

@@ -10,13 +10,14 @@ from torch.distributions.constraints import symmetric
 
 from opmill_guards.source import Pinned
 
+from ...assumptions.states import assume_state
 from ...interpretation.optimizing import in_optimizer
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.mapping import DictValue
 from ...values.sequence import ListValue, TupleValue
 from ...values.tensor import TensorValue
-from ..dispatch import ASKS_STATE, assume_state, fold
+from ..dispatch import ASKS_STATE, fold
 from ..registry import handles, named
 
 if TYPE_CHECKING:
