@@ -8,6 +8,7 @@ from typing import Any, Callable
 from opmill_guards.source import Source
 
 from .base import SWAPPED, BuiltinMethod, Machine, NotConstant, Value, content, find_in_mro, turned
+from .format_fields import by_fields
 from .iterators import STOP, ItemsIterator
 from .made_texts import joined, made_text, told
 from .warned import called_at_capture
@@ -24,6 +25,11 @@ def takes_content(value: object, name: str) -> bool:
     if name in ("__mod__", "__contains__"):  # formatting asks, and so do containers
         return isinstance(value, (str, bytes)) == (name == "__contains__")
     return name.startswith("__") and name.endswith("__") and name != "__format__"
+
+
+def is_literal(value: Value) -> bool:
+    """Whether it is a number or a text that is known, whose methods Python itself calls."""
+    return type(value) is ConstantValue and type(value.value) in LITERALS
 
 
 def is_nan(value: Value) -> bool:
@@ -81,6 +87,9 @@ class ConstantValue(Value):
             return text
         if (again := self.again(vm, name, args, kwargs)) is not None:
             return again
+        if type(self.value) is str and name == "format" and not all(map(is_literal, (*args, *kwargs.values()))):
+            if (made := by_fields(vm, self.value, args, kwargs)) is not None:
+                return made
         if name in OPENING:
             return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
