@@ -41,6 +41,33 @@ def test_cheap_values_are_computed_again_where_a_later_phase_reads_them():
     assert text.count("sub(") == 2 and text.count("  out ") == 1
 
 
+STENCILS = {
+    "a difference": ["a", "((1 + a)%(64))"],
+    "three points": ["a", "((1 + a)%(64))", "((63 + a)%(64))"],
+    "two others": ["((1 + a)%(64))", "((63 + a)%(64))"],
+    "turned around": ["a", "63 - a"],
+    "five points": ["a", "((1 + a)%(64))", "((2 + a)%(64))", "((63 + a)%(64))", "((62 + a)%(64))"],
+}
+
+
+def stencil(places: list[str], steps: int) -> str:
+    """``steps`` times the mean of an array at these places."""
+    lines = ["input v0: float32[64]", *(f"temporary v{k}: float32[64]" + " free" * (k < steps) for k in range(1, steps + 1)), "takes v0"]
+    for k in range(steps):
+        total = f"v{k}[{places[0]}]"
+        for place in places[1:]:
+            total = f"add({total}, v{k}[{place}])"
+        lines += ["pointwise a<64", f"  set v{k + 1}[a] = mul({total}, float32(0.5))"]
+    return "\n".join([*lines, f"return v{steps}"])
+
+
+@pytest.mark.parametrize("name", STENCILS)
+def test_steps_of_a_stencil_are_not_computed_again_for_all_that_follow(name: str) -> None:
+    """What is written grows with the steps, not with the places to the power of them."""
+    few, many = (sum(map(len, kernels(stencil(STENCILS[name], steps)))) for steps in (6, 24))
+    assert many < 6 * few
+
+
 def test_checks_come_before_what_they_protect():
     text = """input i: int64[8]
 input x: float32[8]

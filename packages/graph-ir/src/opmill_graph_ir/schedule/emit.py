@@ -18,6 +18,9 @@ from .loop import Loop, Program, Statement, Write, writes_of
 from .rewrite import Rewriter, reads, walk
 
 _RECOMPUTE_READS = 3
+"""Buffers that a value which is computed again may read, ..."""
+_RECOMPUTE_POINTS = 4
+"""... and at how many places in all: one that reads more of them is sooner loaded."""
 
 
 @dataclass
@@ -197,18 +200,24 @@ class _Emitter:
             return self._load(read)
         if read.indices == produced.write.indices and (produced.outer or produced.phase == phase):
             return produced.ref if read.mask is None else Op("where", (read.mask, produced.ref, _other(read)), read.dtype)
-        if read.buffer not in self.needed and read.mask is None and (again := self._again(produced, read, phase)) is not None:
+        outside = read.buffer in self.needed or read.buffer in self.kept
+        if not outside and read.mask is None and (again := self._again(produced, read, phase)) is not None:
             return again
         self.kept.add(read.buffer)
         return self._load(read)
 
     def _again(self, produced: _Produced, read: Read, phase: int) -> Expr | None:
-        """The value computed anew at the point that is read, where that is cheap. Of what is changed in place it would be another."""
+        """The value computed anew at the point that is read, where that is cheap together with what is computed anew for it: steps of a
+        stencil, each reading five points of the one before, would else be computed 5 ** n times. Of what is changed in place it would be
+        another."""
         value = produced.write.value
         if read.buffer in self.changed or any(r.buffer in self.changed for r in reads(value)):
             return None
         names = {a.name for a in produced.axes}
-        if produced.outer or cost(value) >= EXPENSIVE or len({r.buffer for r in reads(value)}) > _RECOMPUTE_READS:
+        points = {(r.buffer, r.indices) for r in reads(value)}
+        if produced.outer or cost(value) >= EXPENSIVE or len(points) > _RECOMPUTE_POINTS:
+            return None
+        if len({buffer for buffer, _ in points}) > _RECOMPUTE_READS:
             return None
         symbols: dict[str, Index] = {}
         for written, at in zip(produced.write.indices, read.indices, strict=True):
@@ -219,7 +228,8 @@ class _Emitter:
         if symbols.keys() != names or _uses_lets(value):
             return None
         inner = Rewriter(symbols, extents=self.program.extents)(value)
-        return Rewriter(rule=lambda r: self._resolve(r, phase))(inner)
+        found = Rewriter(rule=lambda r: self._resolve(r, phase))(inner)
+        return found if cost(found) < EXPENSIVE else None
 
     def _load(self, read: Read) -> Load:
         mask = read.mask
