@@ -1,5 +1,7 @@
 """Marks on tensors: which sizes may change, which never do."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -53,3 +55,25 @@ def test_wrong_marks() -> None:
     with pytest.raises(ValueError, match="OM013"):
         opmill.mark_dynamic(x, 0, min=5, max=4)
     assert "_dynamo_dynamic_indices" not in x.__dict__
+
+
+COMPUTED = [
+    "x + 1 / n", "x - n / 2 * 1.5", "0.15 / n + 0.85 * x", "x * (n * 0.5)", "x.sum() - n / 2", "x.sum() / n - n * 0.5", "x / (n / 3)", "x.double() * (1 / n)",
+    "x.long() * (n / 4)", "x * n ** -0.5", "(x > 1 / n).float()", "x.half() + n / 8", "x.clone().mul_(1 / n).sub_(n / 3)", "torch.full((n,), 1 / n)",
+    "x * min(0.99, (1 + n) / (10 + n))", "x.mean() * n / 2 - 1.5 * n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", COMPUTED)
+def test_floats_that_are_computed_of_sizes_take_one_plan(value: str) -> None:
+    """Each size was one of its own, where the compiler had to know the number."""
+    names: dict[str, Any] = {"torch": torch}
+    exec(f"def f(x):\n    n = x.shape[0]\n    return {value}", names)
+    opmill.reset_counters()
+    compiled = opmill.compile(names["f"])
+    for n in (4, 6, 5, 9, 7):
+        x = torch.arange(float(n * 3)).reshape(n, 3) / 7
+        got, want = compiled(x), names["f"](x)
+        assert got.dtype == want.dtype and got.shape == want.shape
+        torch.testing.assert_close(got, want, rtol=1e-3 if got.dtype == torch.float16 else 1e-6, atol=0)
+    assert opmill.counters()["graphs"] == 2

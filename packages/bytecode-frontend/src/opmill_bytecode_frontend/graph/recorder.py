@@ -388,10 +388,11 @@ class Recorder:
     def with_scalars(self, target: object, args: list[Value]) -> list[Value]:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
-            numbers = [i for i, a in enumerate(args) if type(a) in (FloatNumber, LateFloat)]
+            floats = [as_float(self.vm, a) for a in args]  # of sizes, too: backends know few operators that take these
+            numbers = [i for i, a in enumerate(floats) if type(a) in (FloatNumber, LateFloat)]
             if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and is_plain_on_cpu(tensor):
                 in_place = numbers == [1] and target in IN_PLACE
-                scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
+                scalar = self.scalar_for(floats[numbers[0]], tensor.fake, in_place)
                 return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
         if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self.is_filled(args, target):
             assert isinstance(args[0], TensorValue), args
