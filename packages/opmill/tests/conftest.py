@@ -20,13 +20,16 @@ def _apart() -> Iterator[None]:
 def _filters_are_obeyed(request: pytest.FixtureRequest) -> Iterator[None]:
     """A compiler's own warnings are logged where a filter makes errors of them, for a program must not fail by them. A test does."""
     logged: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
-    telling.log.addHandler(handler)
+
+    def keep(record: logging.LogRecord) -> bool:
+        logged.append(record.getMessage())
+        return True
+
+    telling.log.addFilter(keep)
     telling._log.cache_clear()
     backend._warn_mismatch.cache_clear()
     yield
-    telling.log.removeHandler(handler)
+    telling.log.removeFilter(keep)
     if logged and "caplog" not in request.fixturenames:
         pytest.fail("\n".join(["warnings that this test makes errors of:", *logged]))
 

@@ -195,7 +195,8 @@ def _recurrence(steps: int, device: str) -> str:
     for k in range(steps):
         before = f"h{k - 1}[i, j, l]" if k else "float32(0.0)"
         lines += ["loop i<64 j<64 l<16", f"  set h{k}[i, j, l] = add(mul({before}, x{3 * k}[i, j, l]), x{3 * k + 1}[i, j, l])"]
-        lines += ["loop i<64 j<64 over l<16", f"  sum y{k}[i, j] = mul(h{k}[i, j, l], x{3 * k + 2}[i, j, l])"]
+        lines += ["loop i<64 j<64 over l<16", f"  sum r{k}: float32 = mul(h{k}[i, j, l], x{3 * k + 2}[i, j, l])"]
+        lines += [f"  set y{k}[i, j] = r{k}"]
     return "\n".join([*lines, "return " + ", ".join(f"y{k}" for k in range(steps))])
 
 

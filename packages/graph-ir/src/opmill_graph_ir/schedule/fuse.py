@@ -35,8 +35,8 @@ _SHORT_ROW = 16
 _SMALL = 16384
 """Points below which a nest needs no parallelism."""
 _CROWDED = 96
-"""Places that a nest reads and sums that it takes, from which on it takes no more members where a kernel is a grid of programs: compilers of
-these relate each of them to all others, and 64 steps of a recurrence with four each took 24 s where three kernels of 24 take 4 s each."""
+"""Places that a nest reads and sums that it takes, from which on it takes no more members where a kernel is a grid of programs: compilers
+of these relate each to all others. 64 steps of a recurrence with four each took 24 s, where several kernels of at most 24 take 4 s each."""
 
 
 @dataclass
