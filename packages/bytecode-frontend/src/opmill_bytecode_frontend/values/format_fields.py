@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 
 from opmill_guards.source import Pinned
 
@@ -13,6 +14,7 @@ from .made_texts import joined, made_text
 CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
 DEEPEST = 2
 """How deep Python looks for fields in the formats of fields."""
+_split = import_module("_string").formatter_field_name_split
 
 
 def by_fields(vm: Machine, template: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
@@ -54,7 +56,7 @@ class Fields:
 
     def named(self, name: str) -> Value | None:
         """The value that a field names: an argument, or what attributes and items lead to from there."""
-        first, steps = string._string.formatter_field_name_split(name)  # type: ignore[attr-defined]
+        first, steps = _split(name)
         if first == "" or isinstance(first, int):
             self.numbered.add(first != "")
             place = self.counted if first == "" else first
