@@ -127,9 +127,7 @@ def zeros(fake: torch.Tensor, anywhere: bool = False) -> torch.Tensor:
     with torch._C._DisableTorchDispatch():  # else a mode that makes fakes makes one of the view
         try:
             leaf = fake.is_leaf
-        except (
-            RuntimeError
-        ) as error:  # a view of several, or one made in another mode, of what was written since: it has no history to ask for
+        except RuntimeError as error:  # a view, of several or from another mode, of what was written since: it has no history to ask for
             raise NotAskable from error
         return made.requires_grad_() if leaf else made.requires_grad_().view_as(made)
 
