@@ -23,7 +23,7 @@ PROGRAMS: dict[str, tuple[Callable[[torch.Tensor], Any], str, str]] = {
     "a function": (lambda x: x.map_(x, lambda a, b: a + b), "FE034", "operators on whole tensors"),  # type: ignore[attr-defined]
     "a complex number": (lambda x: x + np.complex64(1j), "FE034", "complex(...)"),
     "an attribute": (lambda x: x.numpy().ctypes.data, "FE085", "ask the array outside"),
-    "a base": (lambda x: x.numpy().base is None, "FE085", "ask the array outside"),
+    "a buffer": (lambda x: x.numpy().data.nbytes, "FE085", "ask the array outside"),
     "flags": (lambda x: x.numpy().flags.num, "FE085", "ask the array outside"),
     "an assignment": (lambda x: setattr(x.numpy(), "strides", (8, 4)), "FE085", "make another array"),
     "a row": (lambda x: x.numpy().T.flat.__setitem__(slice(0, 3), 1), "FE085", "contiguous copy"),
