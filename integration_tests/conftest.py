@@ -3,7 +3,6 @@ that one has compiled is found by another."""
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -35,19 +34,11 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _filters_are_obeyed(request: pytest.FixtureRequest) -> Iterator[None]:
     """A compiler's own warnings are logged where a filter makes errors of them, for a program must not fail by them. A test does."""
-    logged: list[str] = []
-
-    def keep(record: logging.LogRecord) -> bool:
-        logged.append(record.getMessage())
-        return True
-
-    telling.log.addFilter(keep)
-    telling._log.cache_clear()
     backend._warn_mismatch.cache_clear()
-    yield
-    telling.log.removeFilter(keep)
-    if logged and "caplog" not in request.fixturenames:
-        pytest.fail("\n".join(["warnings that this test makes errors of:", *logged]))
+    with telling.logged() as texts:
+        yield
+    if texts and "caplog" not in request.fixturenames:
+        pytest.fail("\n".join(["warnings that this test makes errors of:", *texts]))
 
 
 @pytest.fixture

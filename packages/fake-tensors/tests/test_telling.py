@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from opmill_fake_tensors.telling import tell
+from opmill_fake_tensors.telling import logged, tell
 
 
 class OwnWarning(UserWarning):
@@ -45,3 +45,11 @@ def test_what_showing_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings(), pytest.raises(OwnWarning, match="of the program"):
         warnings.simplefilter("always")
         blamed()
+
+
+def test_a_test_hears_what_is_logged_each_time() -> None:
+    for _ in range(2):
+        with warnings.catch_warnings(), logged() as texts:
+            warnings.simplefilter("error")
+            blamed()
+        assert texts == ["slow"]

@@ -180,13 +180,15 @@ class _Call:
     def _tell(self, sources: Mapping[str, Sequence[Any]], before: Sequence[int]) -> None:
         """Autograd, what was written behind its back, and which results share memory."""
         layout, outputs = self.graph.layout, self.outputs
+        counted = {(kind, k): count for kind, k, count in layout.counted}
         for (kind, k), version in zip(layout.written, before, strict=True):
-            if not sources[kind][k].is_inference() and version == sources[kind][k]._version:  # what kernels write is counted
-                torch.autograd.graph.increment_version(sources[kind][k])
-        for kind, k, counted in layout.counted:
-            if not (tensor := sources[kind][k]).is_inference():
-                then = before[layout.written.index((kind, k))]
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (then + counted,))
+            tensor = sources[kind][k]
+            if tensor.is_inference():
+                continue
+            if (kind, k) in counted:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version + counted[kind, k],))
+            elif version == tensor._version:  # what kernels write is counted
+                torch.autograd.graph.increment_version(tensor)
         for k, kind, leader in layout.aliases:
             tracked = (kind, leader) in layout.grown or (kind == "output" and any(t.output == leader for t in layout.tangents))
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)

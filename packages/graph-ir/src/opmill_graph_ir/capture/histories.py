@@ -6,8 +6,8 @@ result, differentiable like any other; behind the plan the tensor itself is told
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -18,9 +18,6 @@ from ..errors import GraphError
 from .clean import IDENTITY
 from .graph import AtenGraph, Node, Output, OutputTensor, Value, replace_values, values_in
 from .record import Recorder, Track
-
-if TYPE_CHECKING:
-    from .joint import Joint
 
 _REFUSED = "leaf Variable that requires grad"
 
@@ -92,18 +89,16 @@ def written_once(recorder: Recorder, fakes: Mapping[str, FakeTensor]) -> frozens
     return frozenset(name for name, fake in fakes.items() if recorder.track(fake).base.version == fake._version == 1)
 
 
-def left_in_place(joint: Joint) -> dict[str, str]:
-    """What the graph leaves in inputs and held tensors that it writes, with their names. What autograd has saved of such a tensor is the
-    tensor: a backward reads what it holds by then, which writes that are not counted (``.data``) may have changed. Those that begin a new
-    history are given to the backward as results."""
-    graph = joint.graph
+def left_in_place(graph: AtenGraph, places: Collection[str]) -> dict[str, str]:
+    """What the graph leaves in those inputs and held tensors of ``places`` that it writes, with their names. What autograd has saved of
+    such a tensor is the tensor: a backward reads what it holds by then, which writes that are not counted (``.data``) may have changed."""
     makers, outside = graph.makers(), {*graph.inputs, *graph.held, *graph.constants}
     found: dict[str, str] = {}
     for place, name in graph.mutations.items():
         names = [name]
         while (node := makers.get(names[-1])) is not None and node.func in IDENTITY and isinstance(node.args[0], Value):
             names.append(node.args[0].name)
-        if place in joint.counted and place not in joint.grown and names[-1] not in outside:
+        if place in places and names[-1] not in outside:
             found.update(dict.fromkeys(names, place))
     return found
 

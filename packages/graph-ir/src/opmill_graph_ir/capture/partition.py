@@ -101,7 +101,7 @@ def _partition(joint: Joint, exact: bool) -> Halves:
     needed = [n for n in graph.nodes if id(n) not in late and not is_gradient(n.origin) and must_run(n, graph)]
     forward = _closure(graph, makers, [*roots, *(name for n in needed for name in _needs(n, graph))]) | set(map(id, needed))
     again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
-    left = left_in_place(joint)
+    left = left_in_place(graph, joint.counted.keys() - set(joint.grown))  # those that begin a new history are results
     split = _Split(
         graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)), frozenset(joint.targets), left
     )

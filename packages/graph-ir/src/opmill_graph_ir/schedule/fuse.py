@@ -217,9 +217,8 @@ class _Fuser:
     def _vectors(self, number: int) -> set[str]:
         """What a group of nothing but products with a vector on a device with a grid takes as that."""
         members = self.groups[number].loops
-        on_grid = all(traits_of(self.program.buffers[w.buffer].device).grid for m in members for w in m.writes)
         found = [{b for b in m.read_buffers() if reads_again(m, b)} for m in members if m.reductions]
-        return set.intersection(*found) if on_grid and found else set()
+        return set.intersection(*found) if found and _is_on_grid(members, self.program) else set()
 
     def _is_closed(self, group: Group) -> bool:
         return any(
@@ -420,17 +419,20 @@ def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop
     return points >= _MIN_PARALLEL and not _is_spread_thin(group, outer, renamed, program)
 
 
+def _is_on_grid(loops: Iterable[Loop], program: Program) -> bool:
+    """Whether all that loops write is on a device whose kernels are grids of programs."""
+    return all(traits_of(program.buffers[w.buffer].device).grid for loop in loops for w in loop.writes)
+
+
 def _is_crowded(group: Group, loop: Loop, program: Program) -> bool:
     """Whether a kernel of a grid of programs would be so long that compiling it takes longer than all others."""
-    on_grid = all(traits_of(program.buffers[w.buffer].device).grid for w in loop.writes)
-    return on_grid and len(group.places) >= _CROWDED and bool(group.new_places(loop))
+    return _is_on_grid([loop], program) and len(group.places) >= _CROWDED and bool(group.new_places(loop))
 
 
 def _is_spread_thin(group: Group, outer: tuple[Axis, ...], loop: Loop, program: Program) -> bool:
     """Whether a grid of programs would have few points for it, where each element is computed by itself: memory has room for what one
     leaves to the next, and a program that walks along images reads a channel here and there."""
-    on_grid = all(traits_of(program.buffers[w.buffer].device).grid for w in loop.writes)
-    if not on_grid or program.size(outer) >= _MANY or any(m.inner or m.scans for m in (*group.loops, loop)):
+    if not _is_on_grid([loop], program) or program.size(outer) >= _MANY or any(m.inner or m.scans for m in (*group.loops, loop)):
         return False
     if outer != group.axes:
         return True
