@@ -1,4 +1,4 @@
-"""Plain programs (``plain_programs.py``) by eager, opmill and torch.compile, taken in turns in one process.
+"""Plain programs (``plain_programs.py``, ``plain_networks.py``) by eager, opmill and torch.compile, taken in turns in one process.
 
 usage: beside_torch.py [PROGRAM...] [--device cpu] [--scale N] [--threads N] [--rounds N]
 
@@ -20,9 +20,11 @@ from typing import Any
 import torch
 
 import opmill
+import plain_networks
+import plain_programs
 from measure import distance, tensors_of
-from plain_programs import PROGRAMS
 
+PROGRAMS = plain_programs.PROGRAMS | plain_networks.PROGRAMS
 Run = Callable[[], Any]
 SLACK = 1.03
 """Times that differ by less are the same."""
@@ -30,7 +32,7 @@ DIFFERENT = 1e-3
 
 
 def ready(compiler: Callable[[Any], Any], function: Any, args: tuple[Any, ...]) -> Run:
-    """A call; of a module also its backward, after which it has no gradients."""
+    """A call; of a module also its backward, whose gradients it gives and does not keep."""
     compiled = compiler(function)
     if not isinstance(function, torch.nn.Module):
         return lambda: compiled(*args)
@@ -38,9 +40,10 @@ def ready(compiler: Callable[[Any], Any], function: Any, args: tuple[Any, ...]) 
     def step() -> Any:
         loss = compiled(*args).square().mean()
         loss.backward()
+        gradients = [parameter.grad for parameter in function.parameters()]
         for parameter in function.parameters():
             parameter.grad = None
-        return loss
+        return [loss, *gradients]
 
     return step
 
@@ -59,7 +62,7 @@ def measured(name: str, scale: int, rounds: int, wait: Run) -> bool:
     torch.manual_seed(0)
     function, args = PROGRAMS[name](scale)
     compilers: dict[str, Callable[[Any], Any]] = {"eager": lambda f: f, "opmill": opmill.compile, "torch": torch.compile}
-    runs = {each: ready(compiler, copy.deepcopy(function), args) for each, compiler in compilers.items()}
+    runs = {each: ready(compiler, copy.deepcopy(function), copy.deepcopy(args)) for each, compiler in compilers.items()}
     results, starts = {}, {}
     for each, run in runs.items():
         began = time.perf_counter()

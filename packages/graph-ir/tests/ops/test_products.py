@@ -89,3 +89,44 @@ def test_more_terms_eagers_numerics_and_factors_stay_with_the_library():
         lowered(product, a[:, :2].contiguous(), b[:2].contiguous())[1],
     ):
         assert len([n for n in program.nodes if type(n) is Extern]) == 1
+
+
+VECTORS = [((3, 5, 40), (3, 40, 1)), ((3, 1, 40), (3, 40, 7)), ((2, 1, 9), (2, 9, 1))]
+MATRICES = [((1, 5, 40), (1, 40, 1)), ((3, 5, 40), (3, 40, 2)), ((3, 5, 0), (3, 0, 1)), ((5, 40), (40, 1))]
+
+
+def externs(program):
+    return [node.op for node in program.nodes if type(node) is Extern]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("sizes", VECTORS)
+def test_vectors_of_a_batch_are_loops_on_processors(sizes, dtype):
+    torch.manual_seed(0)
+    a, b = (torch.randn(s, dtype=dtype) for s in sizes)
+    c = torch.randn(sizes[0][0], 1, sizes[1][2], dtype=dtype)
+    for function, inputs in ((product, [a, b]), (lambda c, a, b: torch.baddbmm(c, a, b), [c, a, b])):
+        _, program = lowered(function, *inputs)
+        assert not externs(program)
+        torch.testing.assert_close(run_lowered(program, inputs)[0], function(*inputs))
+
+
+@pytest.mark.parametrize("sizes", MATRICES)
+def test_matrices_are_left_to_libraries(sizes):
+    a, b = (torch.randn(s) for s in sizes)
+    assert len(externs(lowered(product, a, b)[1])) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.bfloat16], ids=str)
+def test_vectors_of_other_types_are_left_to_libraries(dtype):
+    a, b = torch.ones(3, 5, 40, dtype=dtype), torch.ones(3, 40, 1, dtype=dtype)
+    assert len(externs(lowered(product, a, b)[1])) == 1
+
+
+def test_vectors_on_gpus_are_left_to_libraries():
+    assert externs(on_gpu(product, torch.randn(3, 5, 40), torch.randn(3, 40, 1))) == ["aten::bmm"]
+
+
+def test_vectors_are_left_to_libraries_where_results_must_be_those_of_torch():
+    a, b = torch.randn(3, 5, 40), torch.randn(3, 40, 1)
+    assert externs(lowered(product, a, b, exact=True)[1]) == ["aten::bmm"]

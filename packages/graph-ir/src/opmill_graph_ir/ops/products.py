@@ -22,6 +22,8 @@ _FEW = 4
 """Terms of a sum that are written out."""
 _FEWEST = 16
 """Rows of a product below which converting the other operand costs more than it saves."""
+_DIRECT = ("float32", "float64")
+"""Types that processors multiply and sum as they are."""
 _SHALLOWEST, _NARROWEST = 64, 16
 """Of a matrix, from which on a product with one row is a matter of reading it."""
 
@@ -33,6 +35,8 @@ def _product(ctx: Context, node: Node, first: View, second: View) -> Any:
         return _written_out(ctx, node, first, second)
     if node.results[0] in ctx.products or _is_one_row(ctx, first, second):
         return _summed(ctx, node, first, second)
+    if _are_vectors(ctx, first, second):
+        return _summed(ctx, node, first, second, wide=first.dtype)
     return _converted(ctx, node, first)
 
 
@@ -60,6 +64,16 @@ def _is_one_row(ctx: Context, first: View, second: View) -> bool:
     return traits_of(ctx.buffers[second.buffer].device).grid and laid is not None and ONE in laid[0]
 
 
+def _are_vectors(ctx: Context, first: View, second: View) -> bool:
+    """Whether each matrix of a batch meets one vector, on a processor: its libraries are made for matrices (on two cores, 8 products of
+    512 x 64 take 268 us as an operator of torch's, 15 us as loops; 4 of 1,024 x 1,024 4.9 and 0.9 ms), and what follows is done on the way."""
+    if first.dtype not in _DIRECT or second.dtype != first.dtype or len(first.sizes) != 3 or ctx.exact:
+        return False
+    if first.sizes[0] == 1 or first.sizes[-1] == 0:
+        return False
+    return 1 in (first.sizes[-2], second.sizes[-1]) and not traits_of(ctx.buffers[first.buffer].device).grid
+
+
 def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None, wide: str = "") -> View:
     """As loops; the sum with ``addend`` is of what is not rounded yet. ``wide``: what both are converted to before, and summed in."""
 
@@ -71,7 +85,7 @@ def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | 
 
     result = node.results[0] or ""
     meta = ctx.metas[result]
-    [total] = ctx.reduce([(result, meta) if addend is None else (None, replace(meta, dtype="float32"))], [first.sizes[-1]], make)
+    [total] = ctx.reduce([(result, meta) if addend is None else (None, replace(meta, dtype=wide or "float32"))], [first.sizes[-1]], make)
     if ctx.products.get(result):
         ctx.computing.add(total.buffer)
     if addend is None:
@@ -114,6 +128,8 @@ def _with_addend(ctx: Context, node: Node, addend: View, first: View, second: Vi
     wanted = result in ctx.products or (len(first.sizes) == 2 and _is_one_row(ctx, first, second))
     if wanted and plain:
         return _summed(ctx, node, first, second, addend)
+    if plain and _are_vectors(ctx, first, second):
+        return _summed(ctx, node, first, second, addend, wide=first.dtype)
     return _converted(ctx, node, first)
 
 
