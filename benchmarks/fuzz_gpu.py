@@ -338,6 +338,8 @@ def main() -> int:
     arguments.add_argument("--channel", type=int, help=argparse.SUPPRESS)
     arguments.add_argument("--seeds", type=int, nargs="*", help=argparse.SUPPRESS)
     options = arguments.parse_args()
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
     kinds = options.kinds or KINDS
     if unknown := set(kinds) - set(KINDS):
         arguments.error(f"{sorted(unknown)} are no kinds; they are {KINDS}")
