@@ -25,7 +25,19 @@ from .assumptions.called import CALLED, NAME, hollow, left_out
 from .breaks import graph_break
 from .breaks.continuation import bound_by, define, forgetting, indent, releasing
 from .breaks.natives import is_users
-from .codegen import arrays, context_variables, data_dependent, exceptions, hooks, iterators, locks, quantized, sets, tensors  # noqa: F401 (values that leave)
+from .codegen import (  # noqa: F401 (values that leave)
+    arrays,
+    context_variables,
+    data_dependent,
+    exceptions,
+    generic_functions,
+    hooks,
+    iterators,
+    locks,
+    quantized,
+    sets,
+    tensors,
+)
 from .codegen.counting import Counting, counting, is_read
 from .codegen.defaults import filling
 from .codegen.direct import direct_call

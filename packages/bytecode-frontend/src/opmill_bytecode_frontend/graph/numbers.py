@@ -195,6 +195,9 @@ class Numbers:
 
     def _symbol(self, name: str, node_of: NodeOf) -> object:
         known = self.late.get(name) or self._nodes.get(name)
+        if known is None and name in self.sizes.divided:
+            number, by, rest = self.sizes.divided[name]
+            known = self.late[name] = self._after(operator.mod if rest else operator.floordiv, (self._index(number, node_of), by))
         if known is None and not self.is_given(name):
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
         if known is None:

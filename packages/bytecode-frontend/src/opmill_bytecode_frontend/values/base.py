@@ -213,6 +213,10 @@ class Value:
         """What it is for a tensor as a subscript."""
         return self.as_operand(vm)
 
+    def as_bound(self, vm: Machine) -> Value:
+        """What it is for a tensor as a part of a slice."""
+        return self.as_operand(vm)
+
     def dunder(self, vm: Machine, name: str, args: list[Value]) -> Value:
         """As ``special``, of a method that the type has."""
         found = self.special(vm, name, args)

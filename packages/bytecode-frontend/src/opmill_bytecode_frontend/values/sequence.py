@@ -562,7 +562,7 @@ class SliceValue(Value):
         return (part if index is None else index).constant()
 
     def as_subscript(self, vm: Machine) -> Value:
-        return SliceValue(*[part.as_operand(vm) for part in self.parts])
+        return SliceValue(*[part.as_bound(vm) for part in self.parts])
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):

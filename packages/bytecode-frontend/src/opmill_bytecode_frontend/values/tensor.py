@@ -55,7 +55,7 @@ REFUSED = frozenset(
 
 
 #: Methods that the library has rows for.
-LISTENING = frozenset("backward retain_grad register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
+WITH_ROWS = frozenset("backward retain_grad register_hook register_post_accumulate_grad_hook as_subclass numpy __array__ narrow".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
 SCALED = {
@@ -275,7 +275,7 @@ class TensorValue(Value):
         refuse_number(vm, name, args, kwargs)
         if name in ("__getitem__", "__setitem__") and args and type(args[0]) is TupleValue:
             args = [stacked(vm, self, args[0]), *args[1:]]
-        if name in LISTENING:
+        if name in WITH_ROWS:
             return vm.call(vm.wrap(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
             return selected(vm, self, *parts)
@@ -438,6 +438,10 @@ class TensorValue(Value):
         if not callable(getattr(torch.Tensor, name, None)):
             return None
         return self.method(vm, name, args, {})
+
+    def as_bound(self, vm: Machine) -> Value:
+        reads = vm.recorder.counts and not self.is_known() and self.is_integer()
+        return self.method(vm, "item", [], {}) if reads else self
 
     def iterate(self, vm: Machine) -> Value:
         if vm.recorder.modes.on:

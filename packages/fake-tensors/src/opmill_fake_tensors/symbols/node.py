@@ -299,6 +299,8 @@ class SizeNode(Node):
         if b.constant == 1:
             return self._make(function(a, b))
         if any((low := self.sizes.bounds(index(name))[0]) is None or low < 0 for name in a.symbols | b.symbols):
+            if (by := b.constant) is not None and by > 0 and (found := self.sizes.rounded_down(a, by, function is mod)) is not None:
+                return self._make(found)
             raise DataDependent(self.sizes.operator or "size", f"it divides {a} by {b}, which data may make negative")
         if self.sizes.decide(Relation(b, "==")):
             raise ZeroDivisionError("integer division or modulo by zero" if function is floordiv else "integer modulo by zero")

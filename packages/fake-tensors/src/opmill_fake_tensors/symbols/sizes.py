@@ -75,6 +75,8 @@ class Sizes:
         self.tied = False
         """Whether any symbol is tied to others."""
         self._derived: dict[str, Index] = {}
+        self.divided: dict[str, tuple[Index, int, bool]] = {}
+        """Symbols of numbers that are divided where they may be negative: these, by what, and whether the symbol is the rest of it."""
         self._replaced: dict[str, Index] = {}
         self._facts = Facts()
         self._multiples: dict[str, int] = {}
@@ -116,6 +118,18 @@ class Sizes:
             if at_most is not None:
                 self.learn(Relation(index(at_most) - known, ">="))
         return known
+
+    def rounded_down(self, number: Index, by: int, rest: bool) -> Index | None:
+        """What a number that only data tell gives, divided by a positive one, or the rest of that: a symbol, for expressions divide what is
+        not negative. None for a number that has a hint."""
+        if any(self.symbols[name].hint is not None for name in number.symbols):
+            return None
+        low = 0 if rest else self.bounds(number)[0]
+        if low is None:
+            return None
+        found = self.derived(f"({number}) {'%' if rest else '//'} {by}", low=low // by, at_most=by - 1 if rest else None)
+        self.divided.update(dict.fromkeys(found.symbols, (number, by, rest)))
+        return found
 
     def with_derived(self, values: Mapping[str, int]) -> dict[str, int]:
         """These values of sizes, where those that follow from others are what these give."""

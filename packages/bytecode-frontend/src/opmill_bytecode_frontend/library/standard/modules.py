@@ -1,4 +1,4 @@
-"""The standard library beyond builtins: functools, collections, weakref, types, sys, and modules whose functions only compute."""
+"""The standard library beyond builtins: collections, weakref, types, sys, and modules whose functions only compute."""
 
 from __future__ import annotations
 
@@ -22,28 +22,13 @@ from ...values.objects import ObjectValue
 from ...values.sequence import TupleValue
 from ..builtins.iteration import each
 from ..dispatch import fold
-from ..registry import handles, named, receives_function
+from ..registry import handles, named
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
 
 NONE = ConstantValue(None)
-
-
-@receives_function("functools.singledispatch.<locals>.dispatch")
-def dispatch(vm: Interpreter, fn: types.FunctionType, cls: Value) -> Value:
-    """The implementation for a class: asked of the real registry, which may grow later."""
-    wanted = cls.constant()
-    registries = [cell.cell_contents for cell in fn.__closure__ or () if isinstance(cell.cell_contents, dict)]
-    if any(getattr(changed, "obj", None) is registry for changed in vm.effects.changed for registry in registries):
-        vm.unsupported("FE010", f"a call of {fn.__qualname__}", "an implementation was registered in the captured code before")
-    try:
-        found = fn(wanted)
-    except Exception as exc:  # of what is no class
-        vm.throw_real(exc)
-    vm.guard(Predicate(Pinned(fn, "dispatch"), lambda f: f(wanted) is found, f"({wanted.__name__}) is {found.__name__}"))
-    return vm.wrap(found, Pinned(found, found.__name__))
 
 
 @handles(collections._count_elements)  # type: ignore[attr-defined]
