@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from .twins import twins
+
 _MARK = "__dynamo_disable"
 _DECORATED = torch._compile._disable_dynamo(lambda: None).__code__
 
@@ -88,14 +90,18 @@ _HIDING = (
 
 @functools.cache
 def distrust_twins() -> None:
-    """Takes torch's Python twins of operators away that are something else than their kernels in C++. Called before Python twins are looked
-    for."""
+    """Takes torch's Python twins of operators away that are something else than their kernels in C++, and puts others in the place of those
+    that this package has. Called before Python twins are looked for."""
     keys = torch._C.DispatchKey
     for name in (*_OTHERWISE, *_HIDING):
         packet, _, overload = name.partition(".")
         operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
         for key in (keys.Autograd, keys.CompositeImplicitAutograd):
             operator.py_kernels.pop(key, None)
+        operator._dispatch_cache.clear()
+    for operator, twin in twins().items():
+        for key in (keys.Autograd, keys.CompositeImplicitAutograd):
+            operator.py_kernels[key] = twin
         operator._dispatch_cache.clear()
 
 

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat, known
 from .bare import no_dispatch, no_levels
+from .batches import OVER_BATCHES, over_batches
 from .classes import computes_as_plain
 from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
@@ -341,6 +342,9 @@ class FakeContext(TorchDispatchMode):
         else:
             symbolic = any_symbolic((metas, *meta_kwargs.values()))
             result = self._by_row(op, metas, meta_kwargs, device) if symbolic else NotImplemented
+            if result is NotImplemented and symbolic and op.packet in OVER_BATCHES:
+                with no_dispatch(), torch._C._DisablePythonDispatcher():
+                    result = over_batches(op.packet, metas, meta_kwargs, lambda given, named: self._infer(op, given, named, device))
             if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
                 made = self._by_kernel(op, kernel, args, kwargs)
                 if not (symbolic and device.type == "cpu" and promised_otherwise(op, metas, meta_kwargs, made)):

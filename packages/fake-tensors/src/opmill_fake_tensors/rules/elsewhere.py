@@ -11,6 +11,7 @@ from ..table import Rules, alike, dense
 from .reductions import batch_norm, batch_norm_legit, layer_norm
 
 ELSEWHERE = Rules()
+RULES = Rules()
 
 
 @ELSEWHERE.row("pixel_shuffle")
@@ -53,6 +54,18 @@ def _wide_statistics(results: Any) -> Any:
         return results
     out, *statistics = results
     return out, *(s.float() if s.dtype in (torch.float16, torch.bfloat16) else s for s in statistics)
+
+
+@RULES.row("log_sigmoid_forward")
+def _log_sigmoid_on_processors(overload: str, x: Tensor) -> Any:
+    """In rows, with what the backward reads; torch's meta kernel promises what other devices give."""
+    return (dense(x.size(), x.dtype), dense(x.size(), x.dtype)) if overload == "" and x.is_floating_point() else NotImplemented
+
+
+@ELSEWHERE.row("log_sigmoid_forward")
+def _log_sigmoid(overload: str, x: Tensor) -> Any:
+    """Nothing is kept for the backward."""
+    return (alike(x), dense((0,), x.dtype)) if overload == "" and x.is_floating_point() else NotImplemented
 
 
 @ELSEWHERE.row("_thnn_fused_gru_cell")

@@ -9,7 +9,7 @@ import torch
 
 from ..symbols.asking import demanded, known_from_data, surely
 from ..symbols.layouts import in_rows
-from ..table import Rules, alike, channels_last, image
+from ..table import Rules, alike, channels_last, dense, image
 
 RULES = Rules()
 Tensor = torch.Tensor
@@ -137,6 +137,22 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
 
 
 SYMBOLIC = Rules()
+
+
+@SYMBOLIC.row(
+    "upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_bilinear2d_backward _upsample_bilinear2d_aa_backward"
+)
+def _downsampled(overload: str, gradient: Tensor, sizes: Any, input_size: Any, *_: Any, **__: Any) -> Any:
+    """The gradient of what was resampled, channels last where the given one is."""
+    return image(input_size, gradient.dtype, channels_last(gradient)) if overload == "" and len(input_size) == 4 else NotImplemented
+
+
+@SYMBOLIC.row(
+    "upsample_nearest1d_backward _upsample_nearest_exact1d_backward upsample_linear1d_backward upsample_bicubic2d_backward "
+    "_upsample_bicubic2d_aa_backward upsample_nearest3d_backward _upsample_nearest_exact3d_backward"
+)
+def _downsampled_in_rows(overload: str, gradient: Tensor, sizes: Any, input_size: Any, *_: Any, **__: Any) -> Any:
+    return dense(input_size, gradient.dtype) if overload == "" and len(input_size) == len(sizes) + 2 else NotImplemented
 
 
 @SYMBOLIC.row("channel_shuffle native_channel_shuffle")

@@ -29,6 +29,11 @@ def _solve_triangular(
     return strided((*batch, n[-2], n[-1]), (*outer, row, column), b.dtype)
 
 
+@SYMBOLIC.row("_linalg_check_errors")
+def _check_errors(*_: Any, **__: Any) -> None:
+    """Nothing, or an error when the program runs."""
+
+
 @RULES.row("geqrf")
 def _geqrf(overload: str, a: torch.Tensor) -> Any:
     """Both factors in one, column by column in each matrix, and the scales of the reflections."""

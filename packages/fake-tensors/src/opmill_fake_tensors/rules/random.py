@@ -21,6 +21,12 @@ def _uniform(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
     return alike(x) if overload == "" and (x.is_floating_point() or x.is_complex()) else NotImplemented
 
 
+@RULES.row("normal_functional exponential log_normal cauchy geometric random")
+def _drawn_anew(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
+    """What operators that fill a tensor give in a graph, which writes nothing."""
+    return alike(x) if overload in ("", "from", "to") else NotImplemented
+
+
 @SYMBOLIC.row("bernoulli_ uniform_ normal_ random_ exponential_ log_normal_ cauchy_ geometric_")
 def _fill(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
     return x
@@ -46,10 +52,22 @@ def _contiguous_alone(overload: str, x: Tensor, *others: Any, **__: Any) -> Any:
 
 @RULES.row("normal")
 def _normal(overload: str, mean: Any, deviation: Any = 1.0, *_: Any, **__: Any) -> Any:
+    if overload == "float_float":
+        return _of_sizes(*_, **__)
     tensors = [t for t in (mean, deviation) if isinstance(t, Tensor)]
     if overload not in ("Tensor_Tensor", "Tensor_float", "float_Tensor") or any(not t.is_floating_point() for t in tensors):
         return NotImplemented
     return dense(broadcast([t.size() for t in tensors]), tensors[0].dtype)
+
+
+def _of_sizes(size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **_: Any) -> Any:
+    return dense(size, dtype or torch.get_default_dtype()) if layout in (None, torch.strided) and not pin_memory else NotImplemented
+
+
+@SYMBOLIC.row("bernoulli")
+def _bernoulli_of(overload: str, x: Tensor, p: Any = None, **_: Any) -> Any:
+    """The functional form of ``bernoulli_`` with a tensor of probabilities."""
+    return alike(x) if overload == "Tensor" and isinstance(p, Tensor) else _contiguous(overload, x)
 
 
 @SYMBOLIC.row("rand_like randn_like randint_like")

@@ -54,6 +54,12 @@ def _reduces_something(x: Tensor, dim: Any) -> bool:
     return not any(surely(n == 0) for n in x.size()) and all(demanded(n != 0) for d, n in enumerate(x.size()) if dims is None or d in dims)
 
 
+@RULES.row("_is_all_true _is_any_true")
+def _truth_of_all(overload: str, x: Tensor) -> Any:
+    """What distributions ask of their parameters. Others than truths are refused."""
+    return dense((), torch.bool) if x.dtype is torch.bool else NotImplemented
+
+
 @RULES.row("sum nansum")
 def _sum(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     return _reduced(x, dim, keepdim, _summed(x, dtype)) if overload in ("", "dim_IntList") else NotImplemented
