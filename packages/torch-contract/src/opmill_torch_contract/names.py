@@ -106,6 +106,12 @@ NAMES: tuple[Row, ...] = (
         "torch._C._set_cudnn_deterministic torch._C._get_cudnn_deterministic torch._C._set_cudnn_allow_tf32 "
         "torch._C._get_cudnn_allow_tf32 torch._C._set_default_dtype",
     ),
+    *rows(
+        "captured code that sets a precision of products, or whether all warnings are shown, to what it is ends the graph",
+        "torch._C._get_float32_matmul_precision torch._C._get_fp32_precision_getter torch._C._get_cublas_allow_tf32 "
+        "torch._C._get_warnAlways",
+    ),
+    *rows("kron of tensors of changing sizes assumes them", "torch.ops.aten._unsafe_view torch.ops.aten._unsafe_view.default"),
     *rows("captured code cannot switch gradients", "torch._C._set_grad_enabled", required=True),
     *rows(
         "forward-mode differentiation ends the graph",

@@ -20,7 +20,7 @@ import torch
 from opmill_guards.guard import Equals
 from opmill_guards.source import Attr, Pinned, Referent
 
-from ..assumptions.states import assume_state
+from ..assumptions.states import assume_state, is_so_already
 from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
 from ..graph.open_floats import RULES, changes
@@ -275,6 +275,8 @@ def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, V
         and obj not in FOLLOWED
         and not any(map(has_tensor, args))
     ):
+        if is_so_already(vm, obj, args, kwargs):
+            return ConstantValue(None)
         vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
     beside = getattr(obj, "__module__", None) == BESIDE_OPERATORS or (name == FORKS and type(obj) is types.BuiltinFunctionType)
     if beside and any(map(has_tensor, (*args, *kwargs.values()))):
