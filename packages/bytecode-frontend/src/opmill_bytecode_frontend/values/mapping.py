@@ -241,9 +241,9 @@ class DictValue(Value):
         try:
             plain = key.constant()
         except NotConstant:
-            if key.symbolic:
+            if not issubclass(key.python_type(), type):
                 vm.unsupported("FE027", "KeyError of a key unknown at capture")
-            plain = key  # an object or a class that captured code makes, which the exception tells
+            plain = key  # a class that captured code makes, which the exception tells
         vm.throw(KeyError, plain)
 
     def m___getitem__(self, vm: Machine, key: Value) -> Value:
