@@ -102,6 +102,24 @@ SEQUENCE = {
     "up": ColwiseParallel(input_layouts=Shard(1)),
     "down": RowwiseParallel(output_layouts=Shard(1)),
 }
+ROWS_APART = {
+    "norm": SequenceParallel(sequence_dim=0),
+    "up": ColwiseParallel(input_layouts=Shard(0)),
+    "down": RowwiseParallel(output_layouts=Shard(0)),
+}
+
+
+class OwnRows(nn.Module):
+    """Each process takes its part of the rows: which of two ways to lay out operands costs less is asked of sizes that are quotients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = block(ROWS_APART)
+
+    def forward(self, x: Any) -> Any:
+        return self.block(x.chunk(dist.get_world_size())[dist.get_rank()])
+
+
 OF_SIZES: dict[str, Callable[[], str]] = {
     "points": partial(of_sizes, lambda: lambda x: (x * 2).relu() + x.sin(), lambda n: (over(Shard(0), n, 8),)),
     "a sum": partial(of_sizes, lambda: lambda x: (x * 2).sum(1), lambda n: (over(Shard(0), n, 8),)),
@@ -114,6 +132,7 @@ OF_SIZES: dict[str, Callable[[], str]] = {
     "here": partial(of_sizes, lambda: lambda x: x.to_local() * 2, lambda n: (over(Shard(0), n, 8),)),
     "tensor parallel": partial(of_sizes, lambda: block(COLUMNS), lambda n: (noise(n, 8),)),
     "sequence parallel": partial(of_sizes, lambda: block(SEQUENCE), lambda n: (noise(n, 4, 8),)),
+    "sequence parallel, own rows": partial(of_sizes, OwnRows, lambda n: (noise(n, 8),)),
 }
 
 
@@ -177,6 +196,19 @@ def embedded() -> str:
     assert record is not None
     extra = [step for g in record[1].graphs for plan in g.report.plans for step in plan.steps if "empty_strided" in str(step)]
     return told(compiled, 2) or "".join(map(str, extra))
+
+
+def inferred() -> str:
+    """In inference mode, where DTensor asks what an operator is made of by running it without data, once eager has run it."""
+    model = block(COLUMNS)
+    compiled = opmill.compile(model)
+    for rows in SIZES:
+        x = noise(rows, 8)
+        with torch.inference_mode():
+            wanted = model(x)
+            if said := apart(compiled(x), wanted):
+                return said
+    return told(compiled, 2)
 
 
 def noted() -> str:
@@ -349,7 +381,7 @@ CASES: dict[str, Callable[[], str]] = (
     | {"mixed": partial(of_replication, mixed, (nullcontext, implicit_replication, nullcontext), 0)}
     | {"mixed, taken first": partial(of_replication, mixed, (implicit_replication, nullcontext, implicit_replication))}
     | {"taken where it is made": made_inside, "a mesh of a cache": of_a_cache}
-    | {"late gradients": late_gradients, "embedded": embedded, "noted": noted}
+    | {"late gradients": late_gradients, "embedded": embedded, "noted": noted, "inferred": inferred}
 )
 
 

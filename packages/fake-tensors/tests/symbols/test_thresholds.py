@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,8 +33,19 @@ def expression(rng: random.Random, depth: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("seed", range(120))
+PRODUCTS: tuple[Callable[[Any], Any], ...] = (
+    lambda n: n,
+    lambda n: (n + 1) // 2,
+    lambda n: n - (n + 1) // 2,
+    lambda n: n * n,
+    lambda n: (n % 7) * n,
+)
+"""What is taken for the size of an expression: sizes of first and last parts, products of one size and another, of one with itself."""
+
+
+@pytest.mark.parametrize("seed", range(300))
 def test_what_is_recorded_says_what_python_says(seed: int) -> None:
+    part = PRODUCTS[seed % len(PRODUCTS)]
     rng = random.Random(seed)
     left, right = expression(rng, rng.randrange(1, 4)), rng.choice([expression(rng, 1), lambda n: rng_value])
     rng_value = rng.choice([0.0, 1.0, 17.5, 1e6, math.inf, -3.25])
@@ -41,11 +53,11 @@ def test_what_is_recorded_says_what_python_says(seed: int) -> None:
     sizes = Sizes()
     hint = rng.randrange(2, 60)
     n = sym_int(sizes, sizes.new(hint))
-    truth = bool(compare(left(n), right(n)))
-    assert truth == compare(left(hint), right(hint))
+    truth = bool(compare(left(part(n)), right(part(n))))
+    assert truth == compare(left(part(hint)), right(part(hint)))
     for other in [*range(2, 200), 10_000, 1 << 30]:
         if sizes.holds({"s0": other}):
-            assert compare(left(other), right(other)) == truth, (other, [str(d.relation) for d in sizes.decisions])
+            assert compare(left(part(other)), right(part(other))) == truth, (other, [str(d.relation) for d in sizes.decisions])
 
 
 def test_costs_of_products_of_sizes_are_not_assumed() -> None:
@@ -54,3 +66,13 @@ def test_costs_of_products_of_sizes_are_not_assumed() -> None:
     cost = 6.6 + rows * columns * 4 / 1024 / 87.7 * 1e6
     assert cost > 0 and cost != math.inf and not sizes.decisions
     assert bool(cost < 1e5) and [str(d.relation) for d in sizes.decisions] == ["2244 >= s0*s1"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_costs_of_parts_are_not_assumed(last: bool) -> None:
+    sizes = Sizes()
+    rows, length = (sym_int(sizes, sizes.new(k)) for k in (6, 10))
+    cost = 6.6 + rows * (length - (length + 1) // 2 if last else (length + 1) // 2) * 4 / 1024 / 87.7 * 1e6
+    assert cost != 0 and cost != math.inf and not sizes.decisions
+    assert bool(cost < 1e5)
+    assert sizes.holds({"s0": 7, "s1": 300}) and not sizes.holds({"s0": 300, "s1": 300})

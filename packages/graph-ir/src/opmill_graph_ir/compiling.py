@@ -215,7 +215,8 @@ def staged(state: Compilation) -> Steps:
 def planned_bodies(state: Compilation) -> Steps:
     """Plans of the graphs inside of control operators; and a draft for each of our own."""
     for graph in state.graphs:
-        if elsewhere := next((m.device for m in graph.metas.values() if find(m.device) is None), ""):
+        there = (graph.metas[name] for name in (*graph.inputs, *graph.held, *graph.constants, *graph.makers()) if name in graph.metas)
+        if elsewhere := next((m.device for m in there if find(m.device) is None), ""):  # what nothing reads is in no plan
             raise GraphError("GI012", f"a tensor on {elsewhere}", why="no package that is installed knows such a device")
     inner = [body for graph in state.graphs for body in bodies_of(graph)]
     if inner:

@@ -119,6 +119,15 @@ def test_default_device_is_part_of_the_key(store, generators):
         compiled(f, [x], store, generators)
 
 
+def test_what_nothing_reads_may_be_on_any_device(store, generators):
+    def f(x):
+        torch.empty(3, device="meta").exp()
+        return (x + 1,)
+
+    x = torch.randn(3)
+    same(compiled(f, [x], store, generators)(x), f(x))
+
+
 def test_mutation_of_an_input(store, generators):
     def f(x, y):
         x.add_(y)

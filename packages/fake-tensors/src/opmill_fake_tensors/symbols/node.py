@@ -513,7 +513,7 @@ def _float_comparison(name: str) -> Callable[[FloatNode, FloatNode], TruthNode]:
             return self.wrap_bool(name == "ge")
         found = turn(name, self.value, other.value, lambda size: self.sizes.bounds(size)[0])
         if isinstance(found, Turn):
-            return self.wrap_bool(self.sizes.decide(Relation(found.product - found.least, ">=")) is found.above)
+            return self.wrap_bool(self.sizes.decide(Relation(found.size - found.least, ">=")) is found.above)
         if found is not None:
             return self.wrap_bool(found)
         return self.wrap_bool(getattr(self.guard_float(), f"__{name}__")(other.guard_float()))

@@ -1,16 +1,17 @@
 """Where comparisons of floats that are computed from sizes turn: above one size they are true and below it false, or the other way round.
 
 Sizes are integers, so that a comparison with such a place says the same as one of the size with an integer. Found are those of sums,
-multiples and quotients by numbers, of one product of sizes: costs that grow with the number of elements, say."""
+multiples and quotients by numbers, of one product or sum of sizes, and of rounded quotients: costs that grow with the number of
+elements, say, of which each process has a part."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .index import Index
-from .real import Operand, Real
+from .real import FUNCTIONS, Operand, Real
 
 ROUNDING = 64 * 2.0**-52
 """What the operations of an expression may be wrong by, relative to the numbers in it."""
@@ -36,44 +37,55 @@ class Line(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """The comparison is ``above`` where ``product`` is ``least`` at least, and not ``above`` elsewhere."""
+    """The comparison is ``above`` where ``size`` is ``least`` at least, and not ``above`` elsewhere."""
 
-    product: Index
+    size: Index
     least: int
     above: bool
 
 
 def turn(name: str, left: Operand, right: Operand, least: Callable[[Index], int | None]) -> Turn | bool | None:
     """Of ``left`` and ``right``, compared by ``__name__``. A bool where it is the same for all sizes, None where nothing was found.
-    ``least``: how small a product of sizes may be."""
-    products = {monomial for side in (left, right) for leaf in _leaves(side) for monomial, _ in leaf.terms if monomial}
-    if len(products) != 1:
+    ``least``: how small a size may be, where it is known."""
+    moving = {found[0] for side in (left, right) for leaf in _leaves(side) if (found := _parted(leaf))[0].terms}
+    if len(moving) != 1:
         return None
-    [product] = products
-    names = [atom for atom in product if isinstance(atom, str)]
+    [size] = moving
     one, other = _line(left), _line(right)
-    if len(set(names)) != len(product) or one is None or other is None:
+    if one is None or other is None:
         return None
 
     def truth(n: int) -> bool:
-        return compared(name, left, right, {**dict.fromkeys(names, 1), names[0]: n})
+        return bool(getattr(float(_at(left, n)), f"__{name}__")(float(_at(right, n))))
 
-    size = Index(((product, 1),))
     low = least(size)
-    if one.steep == other.steep == 0 or (low is not None and _never_meet(one, other, low)):
+    if one.steep == other.steep == 0 or _never_meet(one, other, low):
         return truth(low or 1)
-    if name in ("eq", "ne"):
-        return None
     near = _near(one, other)
     truths = list(map(truth, near))
+    if name in ("eq", "ne"):
+        return truths[0] if len(set(truths)) == 1 and truths[0] is (name == "ne") else None
     turns = [k for k in range(1, len(truths)) if truths[k] != truths[k - 1]]
     return Turn(size, near[turns[0]], truths[-1]) if len(turns) == 1 else None
 
 
-def compared(name: str, left: Operand, right: Operand, values: Mapping[str, int]) -> bool:
-    """Whether two sides compare so (``name``: ``lt``, ``ge`` and so on) for these values of their symbols, as floats."""
-    one, other = (side.evaluate(values) if isinstance(side, (Real, Index)) else side for side in (left, right))
-    return bool(getattr(float(one), f"__{name}__")(float(other)))
+def _parted(leaf: Index) -> tuple[Index, int, int]:
+    """``size``, ``often`` and ``rest`` of a leaf that is ``size * often + rest``, where ``size`` is no multiple of anything else."""
+    terms = tuple((monomial, count) for monomial, count in leaf.terms if monomial)
+    often = math.gcd(*(count for _, count in terms)) * (-1 if terms and terms[0][1] < 0 else 1)
+    return (
+        Index(tuple((monomial, count // often) for monomial, count in terms)),
+        often,
+        sum(n for monomial, n in leaf.terms if not monomial),
+    )
+
+
+def _at(value: Operand, n: int) -> Any:
+    """What a side is as Python computes it where the only size in it is ``n``."""
+    if isinstance(value, Index):
+        _, often, rest = _parted(value)
+        return often * n + rest
+    return FUNCTIONS[value.op](*(_at(arg, n) for arg in value.args)) if isinstance(value, Real) else value
 
 
 def _leaves(value: Operand) -> list[Index]:
@@ -83,9 +95,9 @@ def _leaves(value: Operand) -> list[Index]:
 
 
 def _line(value: Operand) -> Line | None:
-    """None where the value is no line over the only product of sizes in it."""
+    """None where the value is no line over the only size in it."""
     if isinstance(value, Index):
-        slope, offset = (float(sum(c for monomial, c in value.terms if bool(monomial) is wanted)) for wanted in (True, False))
+        slope, offset = map(float, _parted(value)[1:])
         return Line(slope, offset, abs(slope), abs(offset))
     if not isinstance(value, Real):
         return Line(0.0, float(value), 0.0, abs(float(value)))
@@ -104,12 +116,13 @@ def _line(value: Operand) -> Line | None:
     return None
 
 
-def _never_meet(left: Line, right: Line, low: int) -> bool:
-    """Whether one of them is greater than the other at ``low`` and at all larger sizes, however they are rounded."""
+def _never_meet(left: Line, right: Line, low: int | None) -> bool:
+    """Whether one of them is greater than the other at ``low`` and at all larger sizes, however they are rounded; at all sizes where
+    ``low`` is None."""
     if not math.isfinite(left.offset - right.offset):  # the other is finite, and sizes are small
         return math.isfinite(left.slope - right.slope) and not math.isnan(left.offset - right.offset)
     apart = left.plus(right, -1.0)
-    if not math.isfinite(apart.steep):
+    if low is None or not math.isfinite(apart.steep):
         return False
     at = apart.slope * low + apart.offset
     growing = apart.slope * at >= 0 and (apart.slope != 0 or apart.steep == 0)
