@@ -352,6 +352,55 @@ def an_argument(x: torch.Tensor) -> torch.Tensor:
     return x + dist.get_rank()
 
 
+def ones(*sizes: int) -> torch.Tensor:
+    return torch.ones(*sizes, device=DEVICE)
+
+
+MISTAKEN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a source that there is not": lambda y: dist.broadcast(y, src=9),
+    "a negative source": lambda y: dist.broadcast(y, src=-1),
+    "a source that the group has not": lambda y: dist.broadcast(y, group_src=5),
+    "two sources": lambda y: dist.broadcast(y, src=0, group_src=0),
+    "no source": lambda y: dist.broadcast(y),
+    "bits of floats": lambda y: dist.all_reduce(y, op=dist.ReduceOp.BAND),
+    "the greatest complex number": lambda y: dist.all_reduce(torch.complex(y, y), op=dist.ReduceOp.MAX),
+    "a list": lambda y: dist.all_reduce([y]),
+    "no list": lambda y: dist.all_gather(y, y),
+    "an empty list": lambda y: dist.all_gather([], y),
+    "another type": lambda y: dist.all_gather_into_tensor(ones(4).double(), ones(2)),
+    "parts of two sizes": lambda y: dist.all_to_all_single(ones(4), ones(6)),
+    "sums of parts": lambda y: dist.all_to_all_single(ones(4), ones(4), [2, 2], [1, 2]),
+    "too few parts": lambda y: dist.all_to_all_single(ones(4), ones(4), [4], [4]),
+    "too few tensors": lambda y: dist.all_to_all([ones(2)], [ones(2), ones(2)]),
+    "too few results": lambda y: dist.all_gather([ones(2)], ones(2)),
+    "too little room": lambda y: dist.all_gather_into_tensor(ones(3), ones(2)),
+}
+"""Exchanges that torch refuses in each process by itself, over any backend."""
+MISTAKEN_OVER_GLOO: dict[str, Callable[[torch.Tensor], Any]] = {
+    "parts of no size": lambda y: dist.all_to_all_single(ones(3), ones(3)),
+    "another row": lambda y: dist.all_gather_into_tensor(ones(2, 2), ones(2)),
+    "another shape in a list": lambda y: dist.all_gather([ones(2), ones(1, 2)], ones(2)),
+    "small unsigned integers": lambda y: dist.all_reduce(ones(2).to(torch.uint16)),
+    "eight bits": lambda y: dist.all_reduce(ones(2).to(torch.float8_e4m3fn)),
+}
+
+
+def mistaken(call: Callable[[torch.Tensor], Any]) -> str:
+    """What is refused is so where the program calls it, and the program's own ``except`` hears of it."""
+
+    def function(x: torch.Tensor) -> Any:
+        y = x * 2
+        try:
+            call(y)
+        except Exception as error:
+            return y + 1, type(error).__name__
+        return y, ""
+
+    x = ones(3)
+    (wanted, error), (found, other) = function(x), opmill.compile(function)(x)
+    return differences([wanted], [found]) or ("" if error == other else f"{other}, not {error}")
+
+
 def embedded(how: str) -> str:
     """Of an embedding each process has some rows. Until it is summed, the placement of its result has a mask: no graph gives that, and no
     fake one is left to eager's calls."""
@@ -460,6 +509,7 @@ PROGRAMS: dict[str, Any] = {
     "work of several tensors": lambda: agree(gathered_ahead),
     "an argument": lambda: agree(an_argument, 1, True),
     **{call.__name__: partial(same_gradients, call) for call in COLLECTIVES},
+    **{f"mistaken: {name}": partial(mistaken, call) for name, call in MISTAKEN.items()},
     "later, in another graph": lambda: same_gradients(later_still, 3),
     **{f"embedding, {how}": partial(embedded, how) for how in ("summed", "a break", "unsummed", "an error")},
     "fsdp": sharded,
@@ -473,6 +523,8 @@ def main(rank: int, size: int, store: str, backend: str = "gloo") -> None:
         torch.cuda.set_device(rank)
         DEVICE = torch.device("cuda", rank)
     dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
+    if backend == "gloo":
+        PROGRAMS.update((f"mistaken: {name}", partial(mistaken, call)) for name, call in MISTAKEN_OVER_GLOO.items())
     GROUPS.append(dist.new_group(list(range(size))))
     tell(PROGRAMS)
     GROUPS.clear()

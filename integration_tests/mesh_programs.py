@@ -211,6 +211,32 @@ def inferred() -> str:
     return told(compiled, 2)
 
 
+def of_the_whole(x: Any) -> Any:
+    spec = x._spec
+    return x.to_local() * spec.tensor_meta.shape[0] + spec.ndim * spec.num_shards
+
+
+def of_what_is_computed(x: Any) -> Any:
+    spec = (x * 2)._spec
+    return x.to_local() * spec.tensor_meta.shape[0] + spec.shape[0]
+
+
+def compared(x: Any) -> Any:
+    other = (x * 2)._spec
+    return x.to_local() + (x._spec == other) + 2 * (hash(x._spec) == hash(other)) + 4 * (x._spec is x._spec)
+
+
+def described(question: Callable[[Any], Any]) -> str:
+    """What a program asks of the layout of a tensor, which has the sizes of the whole, is that of the tensor of the call."""
+    compiled = opmill.compile(question)
+    for rows in (*SIZES, 5, 7):
+        for placement in (Shard(0), Replicate()):
+            x = over(placement, rows, 3)
+            if said := apart(compiled(x), question(x)):
+                return f"{rows} rows: {said}"
+    return ""
+
+
 def noted() -> str:
     """What a program puts on parameters over a mesh, and on what it computes."""
     found = []
@@ -380,6 +406,7 @@ CASES: dict[str, Callable[[], str]] = (
     | {function.__name__: partial(of_replication, function, (nullcontext, implicit_replication, nullcontext)) for function in REPLICATED}
     | {"mixed": partial(of_replication, mixed, (nullcontext, implicit_replication, nullcontext), 0)}
     | {"mixed, taken first": partial(of_replication, mixed, (implicit_replication, nullcontext, implicit_replication))}
+    | {f"layout, {question.__name__}": partial(described, question) for question in (of_the_whole, of_what_is_computed, compared)}
     | {"taken where it is made": made_inside, "a mesh of a cache": of_a_cache}
     | {"late gradients": late_gradients, "embedded": embedded, "noted": noted, "inferred": inferred}
 )

@@ -278,6 +278,15 @@ def _items(context: Any) -> dict[Any, Any]:
     return {}
 
 
+def says_sizes(thing: Any) -> bool:
+    """Whether a symbolic number is in what a wrapper has: in a tuple, a list, a dict, a data class. In a layout over a mesh, too, which has
+    the sizes of the whole."""
+    if isinstance(thing, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return True
+    inside = _items(thing) or (vars(thing) if type(thing).__module__ == _LAYOUTS and is_dataclass(thing) else {})
+    return any(map(says_sizes, inside.values()))
+
+
 def _symbolic(context: Any) -> list[torch.SymInt]:
     if isinstance(context, torch.SymInt):
         return [context]
@@ -312,6 +321,7 @@ __all__ = [
     "put_together",
     "resized",
     "same_context",
+    "says_sizes",
     "shares",
     "take_apart",
     "takes_operators",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opmill_fake_tensors.jagged import is_jagged
-from opmill_fake_tensors.wrappers import flattened, same_context, shares, takes_operators
+from opmill_fake_tensors.wrappers import flattened, same_context, says_sizes, shares, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
@@ -76,9 +76,19 @@ def of_object(vm: Machine, value: TensorValue, name: str) -> Value:
         return vm.wrap(content, Attr(value.source, name))
     if content is None and value.obj is not None and isinstance(real := getattr(value.obj, name), torch.Tensor):
         return vm.wrap(real, Attr(value.source, name))  # what it keeps once it was computed
-    if isinstance(content, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if isinstance(content, (torch.SymInt, torch.SymFloat, torch.SymBool, tuple)) and says_sizes(content):
         return vm.fresh(content)
-    return vm.wrap(content, Pinned(content, name))
+    if not says_sizes(content):
+        return vm.wrap(content, Pinned(content, name))
+    real = MISSING if value.obj is None else getattr(value.obj, name, MISSING)
+    if type(real) is type(content) and _has_its_sizes(value) and same_context(real, content):
+        return vm.wrap(real, Attr(value.source, name))
+    return vm.unsupported("FE031", f"attribute {name} of a {value.cls.__qualname__}", "it has the sizes of the tensor, which change")
+
+
+def _has_its_sizes(value: TensorValue) -> bool:
+    """Whether a tensor of before the call still has the sizes that it had then."""
+    return tuple(n.node.hint if type(n) is torch.SymInt else n for n in value.fake.shape) == tuple(value.obj.shape)
 
 
 def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> None:

@@ -4,16 +4,19 @@ anything else runs natively."""
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
+from opmill_fake_tensors.errors import DataDependent
 from opmill_guards.source import Pinned
 
 from ...values.base import Value
 from ...values.constant import ConstantValue
+from ...values.number import operand
 from ...values.sequence import SequenceValue
 from ...values.tensor import TensorValue
 from ..registry import named, receives_function
@@ -21,6 +24,8 @@ from ..registry import named, receives_function
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
 
+
+Size: TypeAlias = "int | torch.SymInt"
 
 _C10D = "torch.distributed.distributed_c10d."
 
@@ -117,14 +122,32 @@ def check(vm: Interpreter, name: str, given: dict[str, Value]) -> None:
         refuse(vm, name, "its tensors have several types or devices")
     if any(not t.is_contiguous() for t in tensors):
         refuse(vm, name, "a tensor is not contiguous")
-    if tensors[0].is_complex() and "op" in given and reduction(vm, name, given["op"]) != "sum":
+    kind, gloo = tensors[0].dtype, torch.distributed.get_backend(group) == "gloo"
+    op = reduction(vm, name, given["op"]) if "op" in given else ""
+    if kind.is_complex and op not in ("", "sum"):
         refuse(vm, name, "complex numbers are only added")
-    if len(lists) == 2 and "input_split_sizes" not in given and not _fit(group.size(), *map(_sizes, lists.values())):
+    if op in ("band", "bor", "bxor") and (kind.is_floating_point or kind.is_complex):
+        refuse(vm, name, "bits of floats")
+    if gloo and kind not in _OF_GLOO and not kind.is_complex:
+        refuse(vm, name, f"Gloo has no {kind}")
+    for source, count in (("src", torch.distributed.get_world_size()), ("group_src", group.size())):
+        if source in given and _number(given[source]) not in (None, *range(count)):
+            refuse(vm, name, "there is no such process")
+    if len(lists) == 2 and not _fit(name, group.size(), gloo, lists):
         refuse(vm, name, "sizes do not fit the number of processes, or are not equal")
+    if "input_split_sizes" in given:
+        own = torch.distributed.get_rank(group)
+        sent, taken = (_parts(vm, given[f"{end}_split_sizes"], group.size(), lists[end][0].fake) for end in ("input", "output"))
+        if not sent or not taken or not _same((sent[own],), (taken[own],)):
+            refuse(vm, name, "parts do not fit the number of processes, or the tensor")
 
 
 _OTHERS = ("op", "group", "async_op", "src", "group_src", "output_split_sizes", "input_split_sizes")
 """Parameters that are no tensors."""
+_OF_GLOO = frozenset(
+    getattr(torch, name) for name in ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool", "int32", "int64")
+)
+"""What Gloo exchanges."""
 
 
 def _group(vm: Interpreter, name: str, value: Value) -> torch.distributed.ProcessGroup:
@@ -140,26 +163,60 @@ def _group(vm: Interpreter, name: str, value: Value) -> torch.distributed.Proces
 
 
 def _tensors(vm: Interpreter, name: str, parameter: str, value: Value) -> list[TensorValue]:
-    items = vm.unpack(value) if isinstance(value, SequenceValue) else [value]
+    several = _is_list(parameter)
+    items = vm.unpack(value) if several and isinstance(value, SequenceValue) else [value]
     found = []
     for item in items:
-        if not isinstance(item, TensorValue):
+        if not isinstance(item, TensorValue) or (several and not isinstance(value, SequenceValue)):
             refuse(vm, name, f"argument {parameter} is {item.describe()}")
         found.append(item)
+    if not found:
+        refuse(vm, name, f"argument {parameter} is empty")
     return found
 
 
-def _sizes(tensors: list[TensorValue]) -> list[object]:
-    return [t.fake.numel() for t in tensors]
-
-
-def _fit(count: int, written: list[Any], read: list[Any]) -> bool:
+def _fit(name: str, count: int, gloo: bool, lists: dict[str, list[TensorValue]]) -> bool:
     """Whether what ``count`` processes send one another is what is written: lists have an item for each, single tensors are parts of equal
-    size."""
-    if len(written) > 1 or len(read) > 1:
-        whole = [sizes for sizes in (written, read) if len(sizes) > 1]
-        return all(len(sizes) == count for sizes in whole) and (len(whole) == 2 or len({*written, *read}) == 1)
-    return any(bool(a == b * count) for a, b in ((written[0], read[0]), (read[0], written[0])))
+    size. Gloo asks for the same rows as well."""
+    (written, several), (read, many) = (([tuple(t.fake.shape) for t in each], _is_list(p)) for p, each in lists.items())
+    if several and many:
+        return len(written) == len(read) == count
+    if several or many:
+        parts, [one] = (written, read) if several else (read, written)
+        return len(parts) == count and all(_same(one, each) for each in parts)
+    if name == "all_to_all_single":
+        return _same(written[0][1:], read[0][1:])
+    [whole], [part] = (written, read) if "gather" in name else (read, written)
+    if gloo:
+        return bool(part) and _same((part[0] * count, *part[1:]), whole)
+    return _same((math.prod(part) * count,), (math.prod(whole),))
+
+
+def _is_list(parameter: str) -> bool:
+    return parameter.endswith("_list")
+
+
+def _parts(vm: Interpreter, value: Value, count: int, tensor: torch.Tensor) -> list[Size | None]:
+    """The sizes of a tensor's parts, of which each of ``count`` processes has one; none where they do not make up the tensor."""
+    items = vm.unpack(value) if isinstance(value, SequenceValue) else []
+    sizes: list[Size | None] = [_number(item) for item in items]
+    sizes += [] if items else [length // count for length in tensor.shape[:1]] * count
+    whole = sum(size for size in sizes if size is not None)
+    return sizes if len(sizes) == count and None not in sizes and _same((whole,), tuple(tensor.shape[:1])) else []
+
+
+def _number(value: Value) -> Size | None:
+    """The number that a value is, which may be symbolic; None where it is none."""
+    number = operand(value)
+    return number if isinstance(number, (int, torch.SymInt)) else None
+
+
+def _same(one: tuple[Size | None, ...], other: tuple[Size | None, ...]) -> bool:
+    """Whether sizes are equal; what only data tell is taken to be, as the exchange itself says when it is not."""
+    try:
+        return len(one) == len(other) and all(bool(a == b) for a, b in zip(one, other, strict=True))
+    except DataDependent:
+        return True
 
 
 @receives_function(
