@@ -21,6 +21,8 @@ from opmill.compile import record_of
 from telling import tell
 
 SIZES = (4, 6, 10, 16, 8)
+UNEVEN = (5, 9, 12, 7, 8, 15, 6)
+"""Of which the processes have parts of one size or of two: each kind has a graph."""
 
 
 @cache
@@ -62,11 +64,11 @@ def told(compiled: Any, graphs: int) -> str:
     return said if good else f"{said} {len(record[1].graphs)} graphs, {[str(b) for b in record[1].breaks]}"
 
 
-def of_sizes(make: Callable[[], Any], give: Callable[[int], tuple[Any, ...]], graphs: int = 2) -> str:
+def of_sizes(make: Callable[[], Any], give: Callable[[int], tuple[Any, ...]], graphs: int = 2, sizes: Sequence[int] = SIZES) -> str:
     """A function for rows of many numbers: the first graph is of the first number, the second of all others."""
     function = make()
     compiled = opmill.compile(function)
-    for rows in SIZES:
+    for rows in sizes:
         found = []
         for run in (compiled, function):
             inputs = give(rows)
@@ -128,11 +130,28 @@ OF_SIZES: dict[str, Callable[[], str]] = {
     "a product": partial(of_sizes, lambda: lambda x, w: x @ w, lambda n: (over(Shard(0), n, 8), over(Replicate(), 8, 4))),
     "a product of columns": partial(of_sizes, lambda: lambda x, w: x @ w, lambda n: (over(Replicate(), n, 8), over(Shard(1), 8, 4))),
     "rows in three dimensions": partial(of_sizes, lambda: lambda x: x.flatten(0, 1).exp(), lambda n: (over(Shard(0), n, 3, 8),)),
+    "a product still to be summed": partial(
+        of_sizes, lambda: lambda x, w: (x @ w).relu().sum(1), lambda n: (over(Replicate(), n, 8), over(Shard(1), 8, 4))
+    ),
     "gathered": partial(of_sizes, lambda: lambda x: x.redistribute(x.device_mesh, [Replicate()]) * 2, lambda n: (over(Shard(0), n, 8),)),
     "here": partial(of_sizes, lambda: lambda x: x.to_local() * 2, lambda n: (over(Shard(0), n, 8),)),
     "tensor parallel": partial(of_sizes, lambda: block(COLUMNS), lambda n: (noise(n, 8),)),
     "sequence parallel": partial(of_sizes, lambda: block(SEQUENCE), lambda n: (noise(n, 4, 8),)),
     "sequence parallel, own rows": partial(of_sizes, OwnRows, lambda n: (noise(n, 8),)),
+}
+
+
+uneven = partial(of_sizes, graphs=3, sizes=UNEVEN)
+OF_UNEVEN: dict[str, Callable[[], str]] = {
+    "points": partial(uneven, lambda: lambda x: (x * 2).relu() + x.sin(), lambda n: (over(Shard(0), n, 8),)),
+    "sums": partial(uneven, lambda: lambda x: (x * 2).sum(1).exp(), lambda n: (over(Shard(0), n, 8),)),
+    "columns": partial(uneven, lambda: lambda x: x.softmax(-1), lambda n: (over(Shard(1), 3, n),)),
+    "a product": partial(uneven, lambda: lambda x, w: x @ w, lambda n: (over(Shard(0), n, 8), over(Replicate(), 8, 4))),
+    "gathered": partial(uneven, lambda: lambda x: x.redistribute(x.device_mesh, [Replicate()]) * 2, lambda n: (over(Shard(0), n, 8),)),
+    "whole": partial(uneven, lambda: lambda x: x.full_tensor() * x.shape[0], lambda n: (over(Shard(0), n, 8),)),
+    "here": partial(uneven, lambda: lambda x: x.to_local() * x.shape[0], lambda n: (over(Shard(0), n, 8),)),
+    "turned": partial(uneven, lambda: lambda x: x.redistribute(placements=[Shard(1)]).cos(), lambda n: (over(Shard(0), n, 8),)),
+    "transposed": partial(uneven, lambda: lambda x, y: x.t() + y, lambda n: (over(Shard(0), n, 8), over(Shard(1), 8, n))),
 }
 
 
@@ -402,6 +421,7 @@ OPTIMIZERS: dict[str, Callable[[], str]] = {
 
 CASES: dict[str, Callable[[], str]] = (
     {f"sizes, {name}": case for name, case in OF_SIZES.items()}
+    | {f"uneven, {name}": case for name, case in OF_UNEVEN.items()}
     | OPTIMIZERS
     | {function.__name__: partial(of_replication, function, (nullcontext, implicit_replication, nullcontext)) for function in REPLICATED}
     | {"mixed": partial(of_replication, mixed, (nullcontext, implicit_replication, nullcontext), 0)}

@@ -7,9 +7,10 @@ is all of a wrapper but its plain tensors."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.masked import MaskedTensor
@@ -223,31 +224,53 @@ def resized(form: Form, sizes: Sequence[int], like: torch.Tensor) -> Form:
     return replace(form, sizes=like.shape, strides=like.stride(), parts=parts)
 
 
-def shares(tensor: torch.Tensor, part: torch.Tensor, dims: Collection[int]) -> dict[int, int] | None:
-    """How often ``part``, a tensor inside of ``tensor``, goes into it along each of these dimensions: more than once where other devices
-    have other parts. None where it does not, or is too small to tell."""
+class Share(NamedTuple):
+    """Of a size of a tensor and the same of a part inside: the whole is ``often`` times the part, and ``rest``, which is negative where
+    other devices have smaller parts."""
+
+    often: int
+    rest: int
+
+    def of(self, part: int) -> int:
+        return part * self.often + self.rest
+
+
+def shares(tensor: torch.Tensor, part: torch.Tensor, dims: Collection[int]) -> dict[int, Share] | None:
+    """How ``part``, a tensor inside of ``tensor``, goes into it along each of these dimensions: more than once where other devices have
+    other parts. None where it does not, or is too small to tell."""
     if part.dim() != tensor.dim():
         return None
-    found = {d: divmod(int(tensor.size(d)), max(int(part.size(d)), 1)) for d in dims}
-    whole = all(not rest and part.size(d) > 1 for d, (_, rest) in found.items())
-    return {d: often for d, (often, _) in found.items()} if whole else None
+    found = {}
+    for d in dims:
+        often = _devices_along(tensor, d) or int(tensor.size(d)) // max(int(part.size(d)), 1)
+        found[d] = Share(often, int(tensor.size(d)) - often * int(part.size(d)))
+    whole = all(part.size(d) > 1 and (not share.rest or is_over_mesh(type(tensor))) for d, share in found.items())
+    return found if whole else None
 
 
-def first_shares(tensor: Any, dims: Collection[int]) -> tuple[str, dict[int, int]] | None:
-    """The first attribute that is a tensor with `shares` along these dimensions, and how often."""
+def _devices_along(tensor: Any, d: int) -> int:
+    """How many parts a tensor over a mesh is divided into along a dimension; 0 where it is none."""
+    if not is_over_mesh(type(tensor)):
+        return 0
+    return math.prod(tensor.device_mesh.size(k) for k, placement in enumerate(tensor.placements) if placement.is_shard(d))
+
+
+def first_shares(tensor: Any, dims: Collection[int]) -> tuple[str, dict[int, Share]] | None:
+    """The first attribute that is a tensor with `shares` along these dimensions, and these."""
     names, _ = flattened(tensor)
     parts = ((name, getattr(tensor, name)) for name in names)
     found = ((name, shares(tensor, part, dims)) for name, part in parts if isinstance(part, torch.Tensor))
-    return next(((name, often) for name, often in found if often is not None), None)
+    return next(((name, each) for name, each in found if each is not None), None)
 
 
 def inner_sizes(tensor: torch.Tensor, part: torch.Tensor, symbolic: Mapping[int, Index]) -> dict[int, Index]:
     """The sizes of a tensor inside along these dimensions of the wrapper, whose sizes these are; none where they do not hang together."""
     found = {}
-    for d, often in (shares(tensor, part, symbolic) or {}).items():
-        if any(count % often for _, count in symbolic[d].terms):
+    for d, (often, rest) in (shares(tensor, part, symbolic) or {}).items():
+        terms = (symbolic[d] - rest).terms
+        if any(count % often for _, count in terms):
             return {}
-        found[d] = Index(tuple((product, count // often) for product, count in symbolic[d].terms))
+        found[d] = Index(tuple((product, count // often) for product, count in terms))
     return found
 
 
@@ -310,6 +333,7 @@ def _numbered(context: Any, numbers: Iterator[Any]) -> Any:
 __all__ = [
     "Form",
     "NotTakenApart",
+    "Share",
     "Thing",
     "first_shares",
     "flattened",

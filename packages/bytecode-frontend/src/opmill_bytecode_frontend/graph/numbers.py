@@ -14,7 +14,7 @@ from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.jagged import is_ragged
 from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of, sym_int
 from opmill_fake_tensors.symbols.real import FUNCTIONS, Real, fraction
-from opmill_fake_tensors.wrappers import first_shares, takes_operators
+from opmill_fake_tensors.wrappers import Share, first_shares, takes_operators
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Attr, Source, TensorProperty
 
@@ -89,20 +89,21 @@ class Numbers:
     ) -> dict[int, Index]:
         """Symbols for the dimensions of an input in ``limits``. Of a wrapper that has a part of the whole inside, where other devices have
         the others, they are the sizes of this part; of one that no part tells of, there are none."""
-        often: Mapping[int, int] = dict.fromkeys(limits, 1)
+        shares: Mapping[int, Share] = dict.fromkeys(limits, Share(1, 0))
         inside = ""
         if takes_operators(type(obj)) and limits:
             if (found := first_shares(obj, limits)) is None:
                 return {}
-            inside, often = found
+            inside, shares = found
         sizes = {}
         for d, own in limits.items():
-            low, high = -(-own.low // often[d]), None if own.high is None else own.high // often[d]
-            symbol = self.sizes.new(obj.size(d) // often[d], low=max(low, SMALLEST), high=high, origin=f"{source}.size({d})")
-            self.name(symbol, size_of(source if often[d] == 1 else Attr(source, inside), d), "size", d)
-            self.inside |= dict.fromkeys(symbol.symbols, inside) if often[d] > 1 else {}
+            often, rest = shares[d]
+            low, high = -((rest - own.low) // often), None if own.high is None else (own.high - rest) // often
+            symbol = self.sizes.new((obj.size(d) - rest) // often, low=max(low, SMALLEST), high=high, origin=f"{source}.size({d})")
+            self.name(symbol, size_of(source if often == 1 else Attr(source, inside), d), "size", d)
+            self.inside |= dict.fromkeys(symbol.symbols, inside) if often > 1 else {}
             self.asked += [symbol] if own.asked else []
-            sizes[d] = symbol * often[d]
+            sizes[d] = symbol * often + rest
         return sizes
 
     def computed_number(self, value: int, text: str, sources: dict[Source, object]) -> SymbolicNumber:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opmill_fake_tensors.jagged import is_jagged
-from opmill_fake_tensors.wrappers import flattened, same_context, says_sizes, shares, takes_operators
+from opmill_fake_tensors.wrappers import Share, flattened, same_context, says_sizes, shares, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
@@ -104,14 +104,14 @@ def guard_inside(vm: Machine, obj: Any, fake: torch.Tensor, source: Source) -> N
         vm.unsupported("FE051", f"a {cls.__qualname__} with attribute {more}", why, hint)
     said = {key: value for key, value in vars(obj).items() if type(value) in PLAIN}
     alone = is_jagged(cls)  # what is inside has other sizes than the tensor
-    moving = [] if alone else [(name, d, often) for name in tensors for d, often in _moving(obj, getattr(obj, name), getattr(fake, name))]
+    moving = [] if alone else [(name, d, share) for name in tensors for d, share in _moving(obj, getattr(obj, name), getattr(fake, name))]
 
     def holds(now: Any) -> bool:
         found, says = flattened(now)
         alike = (says is context or same_context(says, context)) and tuple(found) == names
         alike = alike and all(same_context(getattr(now, name), things[name]) for name in things)
         alike = alike and said.keys() <= vars(now).keys() and unsaid(now, said) is None
-        return alike and all(getattr(now, name).shape[d] * often == now.shape[d] for name, d, often in moving)
+        return alike and all(share.of(getattr(now, name).shape[d]) == now.shape[d] for name, d, share in moving)
 
     label, read = f"{cls.__qualname__} of the same context", also_read(cls, "__tensor_flatten__")
     if moving or read is None or any(type(n) is not int for n in fake.shape):
@@ -146,8 +146,8 @@ def unsaid(obj: torch.Tensor, said: Mapping[str, object]) -> str | None:
     return None
 
 
-def _moving(obj: torch.Tensor, part: torch.Tensor, fake: torch.Tensor) -> Iterator[tuple[int, int]]:
-    """The dimensions of a part whose sizes are not assumed, and how often each goes into the whole."""
+def _moving(obj: torch.Tensor, part: torch.Tensor, fake: torch.Tensor) -> Iterator[tuple[int, Share]]:
+    """The dimensions of a part whose sizes are not assumed, and how each goes into the whole."""
     dims = [d for d, n in enumerate(fake.shape) if type(n) is not int]
     yield from (shares(obj, part, dims) or {}).items()
 

@@ -295,7 +295,8 @@ def tangent_of(form: Form, leaves: Sequence[Any]) -> Form:
     """How the gradient of an output looks: like the output, unless its class says otherwise."""
     if not hasattr(form.cls, "__coerce_tangent_metadata__"):
         return form
-    context = FakeContext(data=None)
+    sizes = next((leaf.context.sizes for leaf in leaves if isinstance(leaf, FakeTensor) and isinstance(leaf.context, FakeContext)), None)
+    context = FakeContext(sizes, data=None)  # whoever sums what each device has asks how much that is
     with context, torch.no_grad():
         like = put_together(
             form, iter([context.from_meta(leaf.meta, leaf.device) if isinstance(leaf, FakeTensor) else leaf for leaf in leaves])
