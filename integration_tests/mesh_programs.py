@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.tensor as over_mesh
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -256,6 +257,25 @@ def described(question: Callable[[Any], Any]) -> str:
     return ""
 
 
+def made_over_a_mesh() -> str:
+    """Functions that make tensors over a mesh are operations of the graph; their sizes may be those of an argument."""
+    devices = mesh()
+
+    def program(x: Any) -> Any:
+        parts = {"device_mesh": devices, "placements": [Shard(0)], "dtype": torch.float64}
+        rows = DTensor.from_local(x, devices, [Replicate()], run_check=False).redistribute(placements=[Shard(0)])
+        first = over_mesh.ones(x.shape[0], 3, **parts) + over_mesh.full((x.shape[0], 3), 2.5, **parts)
+        last = distribute_tensor(x, devices, [Shard(0)], src_data_rank=None) + over_mesh.zeros(x.shape[0], 3, **parts)
+        return first * rows, last, over_mesh.empty(x.shape[0], 3, **parts).shape
+
+    compiled = opmill.compile(program)
+    for rows in SIZES:
+        x = noise(rows, 3)
+        if said := apart(known(compiled(x)), known(program(x))):
+            return f"{rows} rows: {said}"
+    return told(compiled, 2)
+
+
 def noted() -> str:
     """What a program puts on parameters over a mesh, and on what it computes."""
     found = []
@@ -428,7 +448,7 @@ CASES: dict[str, Callable[[], str]] = (
     | {"mixed, taken first": partial(of_replication, mixed, (implicit_replication, nullcontext, implicit_replication))}
     | {f"layout, {question.__name__}": partial(described, question) for question in (of_the_whole, of_what_is_computed, compared)}
     | {"taken where it is made": made_inside, "a mesh of a cache": of_a_cache}
-    | {"late gradients": late_gradients, "embedded": embedded, "noted": noted, "inferred": inferred}
+    | {"late gradients": late_gradients, "embedded": embedded, "noted": noted, "inferred": inferred, "made over a mesh": made_over_a_mesh}
 )
 
 

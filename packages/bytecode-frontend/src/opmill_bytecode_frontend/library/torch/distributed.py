@@ -220,8 +220,8 @@ def _same(one: tuple[Size | None, ...], other: tuple[Size | None, ...]) -> bool:
 
 
 @receives_function(
-    "torch.distributed.tensor._api.DTensor.from_local", "torch.distributed.tensor._api.distribute_tensor",
-    *(f"torch.distributed.tensor._api.{name}" for name in ("ones", "empty", "full", "rand", "randn", "zeros")),
+    "torch.distributed.tensor._api.DTensor.from_local", "torch.distributed.tensor.distribute_tensor",
+    *(f"torch.distributed.tensor.{name}" for name in ("ones", "empty", "full", "rand", "randn", "zeros")),
 )  # fmt: skip
 def over_a_mesh(vm: Interpreter, function: object, *args: Value, **kwargs: Value) -> Value:
     """Functions that give tensors over a mesh: each is one operation of the graph, and runs while that is recorded."""
