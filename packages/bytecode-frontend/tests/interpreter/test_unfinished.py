@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
 
 import pytest
 import torch
@@ -104,9 +105,14 @@ class Reentering:
         return self.given
 
 
+NOT_ASKED = {"count", "reversed", "repeat", "a function"}
+if sys.version_info < (3, 11, 3):
+    NOT_ASKED |= {"a function to its end"}  # a SystemError of Python's own, where the function ends the iterator
+
+
 @pytest.mark.parametrize("broken", [False, True], ids=["whole", "broken"])
 @pytest.mark.parametrize("when", [1, 2, 3])
-@pytest.mark.parametrize("make", [make for name, make in ITERATORS.items() if name not in ("count", "reversed", "repeat", "a function")])
+@pytest.mark.parametrize("make", [make for name, make in ITERATORS.items() if name not in NOT_ASKED])
 def test_iterators_asked_by_what_they_walk_over(make, when, broken):
     def program(x):
         items = Reentering(when, broken)
