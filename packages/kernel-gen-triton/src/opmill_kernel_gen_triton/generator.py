@@ -266,7 +266,7 @@ def _text(kernel: LoopKernel, budget: Budget, precise: bool) -> KernelText:
 def _jobs(text: KernelText, arch: int, precise: bool) -> dict[str, dict[str, Any]]:
     """What is to be compiled, by what identifies it."""
     functions = (f for forms in text.functions for f in forms)
-    jobs = (job_of(f, arch, aligned, precise) for f in functions for aligned in alignments(f))
+    jobs = (job_of(f, arch, aligned, precise or not text.contracts) for f in functions for aligned in alignments(f))
     return {key_of(job): job for job in jobs}
 
 
@@ -303,7 +303,7 @@ def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, ma
         compiled = []
         for function in forms:
             for aligned in alignments(function):
-                unit = key_of(job_of(function, arch, aligned, precise))
+                unit = key_of(job_of(function, arch, aligned, precise or not text.contracts))
                 one = made[unit]
                 if unit not in places:
                     artifact += bytes(-len(artifact) % 64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from opmill_graph_ir.loops import walk
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
+from opmill_graph_ir.loops.ir import Buffer, Expr, LoopKernel, Nest, Op, Phase, Ref
 
 from .attention.write import attention_text
 from .beside import Part, part_of, together
@@ -24,11 +25,13 @@ LIMIT = (1 << 31) - (1 << 20)
 @dataclass(frozen=True)
 class KernelText:
     """``functions`` in the order of launches, each in one form or, where sizes at run time decide, two: 32-bit indices, then 64-bit.
-    ``scratch`` are buffers that live from one launch to the next. ``span``: the size that decides; see :data:`LIMIT`."""
+    ``scratch`` are buffers that live from one launch to the next. ``span``: the size that decides; see :data:`LIMIT`. ``contracts``:
+    whether products and sums may become one instruction."""
 
     functions: tuple[tuple[Function, ...], ...]
     scratch: tuple[Buffer, ...]
     span: tuple[Index, ...]
+    contracts: bool = True
 
 
 def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = False) -> KernelText:
@@ -36,6 +39,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     if kernel.attention is not None:
         return KernelText(((attention_text(kernel, budget, precise=precise),),), (), ())
     stretches, scratch = _split_all(kernel, budget)
+    settled = _rounded(kernel)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0
     span = tuple(dict.fromkeys(_sizes(kernel)))
@@ -48,7 +52,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
         for part in batch:
             nest, own, members = _of_part(part, frame)
             early = _early(own, members, kernel)
-            base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest), early)
+            base = Frame(own, kernel.symbols, checks, precise, not (precise or settled) and rounds(nest), early, bool(settled))
             name = f"k_{kernel.name}_{n}" if many else f"k_{kernel.name}"
             if isinstance(part, Summed):
                 written.append(part_of(tuple(RowsWriter(part, base, name, wide).write() for wide in forms), part.whole))
@@ -58,7 +62,24 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
             checks += sum(len(p.checks) for p in nest.phases)
             n += 1
         functions += together(f"k_{kernel.name}_{n}_beside", written) if len(written) > 1 else [written[0].forms]
-    return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
+    return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None), _are_results(settled, kernel))
+
+
+def _rounded(kernel: LoopKernel) -> list[Expr]:
+    """What the kernel computes and another one must have to the same bits."""
+    return [e.args[0] for phase in _phases(kernel) for e in walk.expressions(phase) if type(e) is Op and e.name == "rounded"]
+
+
+def _are_results(values: Sequence[Expr], kernel: LoopKernel) -> bool:
+    """Whether all are what reductions give, converted: nobody computes these again, and sums of products are quicker contracted."""
+    results = {name for phase in _phases(kernel) for reduction in phase.reductions for name in reduction.names}
+    while any(type(e) is Op and e.name == "cast" for e in values):
+        values = [e.args[0] if type(e) is Op and e.name == "cast" else e for e in values]
+    return all(type(e) is Ref and e.name in results for e in values)
+
+
+def _phases(kernel: LoopKernel) -> Iterator[Phase]:
+    return (phase for nest in kernel.nests for phase in nest.phases)
 
 
 def _of_part(part: Nest | Pack | Summed, frame: tuple[Buffer, ...]) -> tuple[Nest, tuple[Buffer, ...], tuple[tuple[str, ...], ...]]:

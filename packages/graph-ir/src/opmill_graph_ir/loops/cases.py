@@ -57,7 +57,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _SPECIAL = ("lgamma", "digamma", "erfinv", "acosh", "atanh", "asinh", "tan", "erfc", "pow")
 _NO_FLOAT = {"bitand", "bitor", "bitxor", "shl", "shr", "bitnot"}
-_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma", "philox", "coin"}
+_NO_BOOL_RESULT = {"cast", "bitcast", "rounded", "where", "fma", "philox", "coin"}
 
 
 def _dtypes_of(name: str) -> tuple[str, ...]:

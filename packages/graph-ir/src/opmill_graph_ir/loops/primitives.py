@@ -3,8 +3,9 @@
 Meaning is torch's: ``floordiv`` and ``mod`` round as Python does, ``truncdiv`` and ``fmod`` toward zero (integers: division by
 zero raises in eager, so graph-ir adds a Check), ``round`` halves to even, ``max``/``min`` propagate NaN, ``fmax``/``fmin`` ignore it.
 Arithmetic on bool, float16, bfloat16 and floats of one byte does not exist: lowering casts first. Shifts and bit operations are for
-integers and bool. ``philox`` of a key and a place (int64) is a random word (int32), ``coin`` a cheaper one for comparisons: see
-``random.py``.
+integers and bool. ``rounded`` is its operand: a kernel that has it rounds as the text says, wherever else a generator may compute with
+what is not rounded yet, or contract. ``philox`` of a key and a place (int64) is a random word (int32), ``coin`` a cheaper one for
+comparisons: see ``random.py``.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ _TABLE = (
     Primitive("where", 3, 1, torch.where, operands="any"),  # (bool, T, T) -> T
     Primitive("cast", 1, 0, None, "any", "any"),
     Primitive("bitcast", 1, 0, None, "any", "any"),
+    Primitive("rounded", 1, 0, lambda x: x, "any", "any"),
     Primitive("philox", 2, 40, philox, "any", "bits"),  # (int64, int64) -> int32
     Primitive("coin", 2, 20, coin, "any", "bits"),
 )

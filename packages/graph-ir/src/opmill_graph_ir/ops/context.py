@@ -16,7 +16,7 @@ from opmill_runtime_cache.plan.model import Literal, Named
 from ..capture.graph import Meta, Node
 from ..dense import Size, contiguous
 from ..loops.index import ONE, ZERO, Index, index
-from ..loops.ir import Axis, Check, Expr, Let, Reduction, Scan
+from ..loops.ir import Axis, Check, Expr, Let, Op, Reduction, Scan
 from ..lowered import PARTS, BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
 from ..lowered import Node as LoweredNode
 from .exprs import cast, const, index_value, op, wide
@@ -113,6 +113,8 @@ class Context:
     """Results of matrix products that shall be loops, and whether these may compute their operands."""
     computing: set[str] = field(default_factory=set)
     """Buffers that such loops write."""
+    compared: frozenset[str] = frozenset()
+    """Values that must be the same wherever they are computed."""
     sums: dict[tuple[str, int], View] = field(default_factory=dict)
     """Of buffers along a dimension, which is kept with size one: where they are known without adding."""
 
@@ -174,6 +176,11 @@ class Context:
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
+    def stored(self, name: str, value: Expr, meta: Meta) -> Expr:
+        """What a buffer gets of a value."""
+        body = cast(value, meta.dtype)
+        return Op("rounded", (body,), meta.dtype) if name in self.compared else body
+
     def pointwise(
         self,
         name: str | None,
@@ -190,7 +197,7 @@ class Context:
         if 0 in meta.sizes:  # loops have positive extents
             self.nodes.append(_nothing(name, meta, self.origin))
             return view
-        body = cast(value(positions(axes), extents_of(axes)), meta.dtype)
+        body = self.stored(name, value(positions(axes), extents_of(axes)), meta)
         self.nodes.append(Pointwise(name, axes, body, tuple(lets), tuple(checks), self.origin))
         return view
 
@@ -208,7 +215,7 @@ class Context:
         reductions, values = make(positions(outer), positions(loops), extents)
         names = [n or self.fresh() for n, _ in outputs]
         views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
-        casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
+        casted = tuple(self.stored(n, v, m) for n, v, (_, m) in zip(names, values, outputs, strict=True))
         self.nodes.append(Reduce(tuple(names), outer, loops, tuple(reductions), casted, origin=self.origin))
         return views
 
@@ -227,7 +234,7 @@ class Context:
         scans, values = make(positions(axes), extents_of(axes))
         names = [n or self.fresh() for n, _ in outputs]
         views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
-        casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
+        casted = tuple(self.stored(n, v, m) for n, v, (_, m) in zip(names, values, outputs, strict=True))
         self.nodes.append(Cumulate(tuple(names), axes, along, tuple(scans), casted, origin=self.origin, first=first))
         return views
 

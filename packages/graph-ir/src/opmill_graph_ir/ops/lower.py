@@ -22,6 +22,7 @@ from ..loops.ir import Expr
 from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise
 from .arguments import plan_argument
 from .biases import add_biases_apart
+from .compared import compared
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import constant_there, gathered
 from .exactness import as_eager
@@ -59,6 +60,7 @@ def lower(
         constants=dict(graph.constants),
         exact=exact,
         products=products,
+        compared=frozenset() if exact else compared(graph),
     )
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):

@@ -110,7 +110,7 @@ def _trace(ctx: Context, node: Node, x: View) -> Any:
     return ctx.reduce([(node.results[0], meta)], [n], make)[0]
 
 
-@ROWS.lowers("aminmax")
+@ROWS.lowers("aminmax", chooses=True)
 @on_vectors
 def _aminmax(ctx: Context, node: Node, x: View, *, dim: Any = None, keepdim: bool = False) -> Any:
     dtype, dims = wide(x.dtype), dims_of(x, dim)

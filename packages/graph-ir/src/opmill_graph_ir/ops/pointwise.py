@@ -241,7 +241,7 @@ for _name, _sign in (("left", "shl"), ("right", "shr")):
 # ---- comparison and logic ------------------------------------------------------------------------------------------
 
 for _name in "eq ne lt le gt ge".split():
-    _row(f"{_name}.Tensor {_name}.Scalar", compare=True, dtypes=FLOATS + _BITS)(lambda x, y, _n=_name: op(_n, x, y))
+    _row(f"{_name}.Tensor {_name}.Scalar", compare=True, dtypes=FLOATS + _BITS, compares=True)(lambda x, y, _n=_name: op(_n, x, y))
 _row("isnan", compare=True, dtypes=FLOATS)(lambda x: op("isnan", x))
 
 

@@ -50,7 +50,8 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     ``rounds_numbers``: numbers beside tensors in half precision are rounded as torch does. ``complex``: how numbers of two parts are
     lowered where no row in ``pairs.py`` says so: ``"each part"`` as real ones, ``"indexed"`` the first operand alone, ``"view"`` as
     positions. ``gradient``: the operator that autograd calls for its derivative, where that is one of torch's for this purpose.
-    ``normalizes``: over what a norm finds the mean and the reciprocal deviation that are its second and third result."""
+    ``compares``: its tensors with one another. ``chooses``: results are elements of the first operand, or say where these are; see
+    ``compared.py``. ``normalizes``: over what a norm finds the mean and the reciprocal deviation that are its second and third result."""
 
     name: str
     family: str = ""
@@ -66,6 +67,8 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     rounds_numbers: bool = False
     complex: Complex = ""
     gradient: str = ""
+    compares: bool = False
+    chooses: bool = False
     normalizes: Normalizes = ""
 
 

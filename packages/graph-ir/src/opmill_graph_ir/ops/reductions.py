@@ -80,7 +80,7 @@ def _mean(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = Fa
     return reduced(ctx, node, x, dim, keepdim, "sum", dtype, finish=lambda e, n: op("div", e, const(n, dtype)))
 
 
-@ROWS.lowers("amax amin")
+@ROWS.lowers("amax amin", chooses=True)
 def _amax(ctx: Context, node: Node, x: View, dim: Any = (), keepdim: bool = False) -> Any:
     return reduced(ctx, node, x, dim, keepdim, _kind("amax" in node.func.name(), x.dtype), wide(x.dtype))
 
@@ -91,7 +91,7 @@ def _kind(largest: bool, dtype: str) -> str:
     return "max" if largest else "min"
 
 
-@ROWS.lowers("max min")
+@ROWS.lowers("max min", chooses=True)
 def _max(ctx: Context, node: Node, x: View) -> Any:
     return reduced(ctx, node, x, None, False, _kind("::max" in node.func.name(), x.dtype), wide(x.dtype))
 
@@ -121,12 +121,12 @@ def _any_of_numbers(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, 
     return ctx.reduce([_result(ctx, node)], [x.sizes[d] for d in dims], make)[0]
 
 
-@ROWS.lowers("argmax argmin")
+@ROWS.lowers("argmax argmin", chooses=True)
 def _argmax(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
     return _arg(ctx, node, x, dim, keepdim, node.func.name().removeprefix("aten::"), [None, 0])
 
 
-@ROWS.lowers("max.dim min.dim")
+@ROWS.lowers("max.dim min.dim", chooses=True)
 def _max_dim(ctx: Context, node: Node, x: View, dim: int, keepdim: bool = False) -> Any:
     return _arg(ctx, node, x, dim, keepdim, "arg" + node.func.name()[6:9], [0, 1])
 

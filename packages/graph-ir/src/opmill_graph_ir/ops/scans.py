@@ -45,7 +45,7 @@ def _running(ctx: Context, node: Node, x: View, dim: int, *, dtype: Any = None) 
     return ctx.cumulate([(name, meta)], dim % len(x.sizes), make)[0]
 
 
-@ROWS.lowers("cummax cummin")
+@ROWS.lowers("cummax cummin", chooses=True)
 @on_vectors
 def _extreme(ctx: Context, node: Node, x: View, dim: int) -> Any:
     kind = {"cummax": "argmax", "cummin": "argmin"}[node.func.name().removeprefix("aten::")]

@@ -60,14 +60,14 @@ def _before(element: Expr, value: Expr, right: bool) -> Expr:
     return op("logical_not", op("gt" if right else "ge", element, value))
 
 
-@ROWS.lowers("bucketize.Tensor bucketize.Scalar")
+@ROWS.lowers("bucketize.Tensor bucketize.Scalar", compares=True)
 def _bucketize(ctx: Context, node: Node, x: Any, boundaries: View, *, out_int32: bool = False, right: bool = False) -> Any:
     if not boundaries.sizes[0]:
         return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: const(0, "int64"))
     return _bisected(ctx, node, boundaries, x, right)
 
 
-@ROWS.lowers("searchsorted.Tensor searchsorted.Scalar")
+@ROWS.lowers("searchsorted.Tensor searchsorted.Scalar", compares=True)
 def _searchsorted(
     ctx: Context,
     node: Node,
@@ -87,7 +87,7 @@ def _searchsorted(
     return _bisected(ctx, node, sequence, x, right, sorter)
 
 
-@ROWS.lowers("isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor")
+@ROWS.lowers("isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor", compares=True)
 def _isin(ctx: Context, node: Node, x: Any, test: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
     """Each element with each of the test's; eager sorts where these are many."""
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]

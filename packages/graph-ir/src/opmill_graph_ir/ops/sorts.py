@@ -26,14 +26,14 @@ others). On an H200 rows half as long are put in order two to five times as fast
 fast."""
 
 
-@ROWS.lowers("sort sort.stable")
+@ROWS.lowers("sort sort.stable", chooses=True)
 @on_vectors
 def _sort(ctx: Context, node: Node, x: View, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """Stable whether that is asked for or not."""
     return _in_order(ctx, node, x, dim, descending)
 
 
-@ROWS.lowers("topk")
+@ROWS.lowers("topk", chooses=True)
 @on_vectors
 def _topk(ctx: Context, node: Node, x: View, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """In order whether that is asked for or not; of equals the first ones. Of truths it is an error in eager."""

@@ -93,6 +93,7 @@ CONVERSIONS = frozenset(("cast", "bitcast", "where"))
 REFUSED = {
     "erfinv": "no function of a library",
     "digamma": "no function of a library",
+    "rounded": "kernels round as their texts say, all of them",
     "philox": "random words are made by torch's generator",
     "coin": "random words are made by torch's generator",
 }

@@ -39,8 +39,8 @@ class Body:
     """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
 
     ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions, and unless
-    ``precise`` what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to text,
-    ``guards`` are masks of checks that have passed: (text, dims)."""
+    ``precise`` or ``exactly`` what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to
+    text, ``guards`` are masks of checks that have passed: (text, dims)."""
 
     rank: int
     outer: Lines
@@ -58,6 +58,7 @@ class Body:
     """What is masked off is zero."""
     numels: Mapping[str, Index] = field(default_factory=dict)
     """Elements of buffers."""
+    exactly: bool = False
 
     def __post_init__(self) -> None:
         self.inner = self.outer
@@ -67,6 +68,7 @@ class Body:
         self.known_wide: dict[Expr, bool] = {}
         self.wide: frozenset[str] = frozenset()
         """Results of reductions over data that half precision does not hold."""
+        self.rounds = self.precise or self.exactly
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -186,14 +188,16 @@ class Body:
         if e.name == "cast":
             if (same := _held(e)) is not None:
                 return self.value(same)
-            if not self.precise and (kept := self.rounded(e)) is not None:
+            if not self.rounds and (kept := self.rounded(e)) is not None:
                 return self.value(kept)
-            if not self.precise and (known := self.unrounded(e)) is not None:
+            if not self.rounds and (known := self.unrounded(e)) is not None:
                 return known
             if (place := self.place(e)) is not None:
                 return place
             a = self.value(e.args[0])
             return self.put(resolve(cast(a.tight, e.args[0].dtype, e.dtype), self.needs), a.dims, self.settled(e))
+        if e.name == "rounded":
+            return self.value(e.args[0])
         if e.name == "bitcast":
             a = self.value(e.args[0])
             return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
@@ -293,7 +297,7 @@ class Body:
 
     def plain(self, e: Expr) -> Expr:
         """``e`` without roundings that are not kept."""
-        while not self.precise and type(e) is Op and e.name == "cast" and (kept := self.rounded(e)) is not None:
+        while not self.rounds and type(e) is Op and e.name == "cast" and (kept := self.rounded(e)) is not None:
             e = kept
         return e
 

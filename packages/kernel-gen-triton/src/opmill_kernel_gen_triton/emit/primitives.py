@@ -96,7 +96,7 @@ ROWS: dict[str, Row] = {
     "coin": Row(i="%coin_word({0}, {1})", long=20),
     "fma": Row(f="({0} * {1} + {2})"),
 }
-CONVERSIONS = frozenset(("cast", "bitcast", "where"))
+CONVERSIONS = frozenset(("cast", "bitcast", "rounded", "where"))
 """Written by ``body.py``, whatever the types."""
 REFUSED: dict[str, str] = {}
 """Primitives without a row, and why: kernels with them are left to others."""
