@@ -112,7 +112,7 @@ _TABLE = (
     Primitive("where", 3, 1, torch.where, operands="any"),  # (bool, T, T) -> T
     Primitive("cast", 1, 0, None, "any", "any"),
     Primitive("bitcast", 1, 0, None, "any", "any"),
-    Primitive("rounded", 1, 0, lambda x: x, "any", "any"),
+    Primitive("rounded", 1, 0, lambda x: x, operands="any"),
     Primitive("philox", 2, 40, philox, "any", "bits"),  # (int64, int64) -> int32
     Primitive("coin", 2, 20, coin, "any", "bits"),
 )

@@ -260,7 +260,7 @@ def _op(e: Op, scope: _Scope) -> Iterator[str]:
         yield f"{e.name} of {sorted(types)} gives {e.dtype}"
     if row.floats_only and not e.dtype.startswith("float"):
         yield f"{e.name} of {e.dtype}"
-    if row.result != "any" and e.name != "where" and types & _ARITHMETIC_FREE:
+    if row.result != "any" and e.name not in ("where", "rounded") and types & _ARITHMETIC_FREE:
         yield f"arithmetic {e.name} in {sorted(types)}"
 
 
