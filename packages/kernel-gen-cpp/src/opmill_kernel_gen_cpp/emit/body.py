@@ -536,6 +536,8 @@ def _op(body: Body, expr: Op, home: Block) -> Value:
     source = expr.args[0].dtype
     if expr.name == "cast":
         return body.bind(home, convert.cast(body.needs, texts[0], source, expr.dtype, vectors, body.target), expr.dtype, is_vector)
+    if expr.name == "rounded":  # as everything is here
+        return values[0]
     if expr.name == "bitcast":
         return body.bind(home, convert.bitcast(body.needs, texts[0], expr.dtype, vectors), expr.dtype, is_vector)
     if expr.name in LOGICAL:

@@ -88,12 +88,11 @@ ROWS: dict[str, Row] = {
 }
 LOGICAL = frozenset(name for name, known in PRIMITIVES.items() if known.operands == "bools")
 COMPARISONS = frozenset(name for name, known in PRIMITIVES.items() if known.result == "bool") - LOGICAL
-CONVERSIONS = frozenset(("cast", "bitcast", "where"))
+CONVERSIONS = frozenset(("cast", "bitcast", "rounded", "where"))
 """Written by ``body.py``, whatever the types."""
 REFUSED = {
     "erfinv": "no function of a library",
     "digamma": "no function of a library",
-    "rounded": "kernels round as their texts say, all of them",
     "philox": "random words are made by torch's generator",
     "coin": "random words are made by torch's generator",
 }
