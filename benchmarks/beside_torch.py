@@ -20,11 +20,9 @@ from typing import Any
 import torch
 
 import opmill
-import plain_networks
-import plain_programs
 from measure import distance, in_double, tensors_of
+from plain_networks import PROGRAMS
 
-PROGRAMS = plain_programs.PROGRAMS | plain_networks.PROGRAMS
 Run = Callable[[], Any]
 SLACK = 1.03
 """Times that differ by less are the same."""

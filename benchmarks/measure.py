@@ -49,7 +49,9 @@ def in_double(value: Any) -> Any:
         return value.double() if value.is_floating_point() else value
     if isinstance(value, dict):
         return {key: in_double(each) for key, each in value.items()}
-    return type(value)(in_double(each) for each in value) if isinstance(value, tuple | list) else value
+    if isinstance(value, list):
+        return [in_double(each) for each in value]
+    return tuple(in_double(each) for each in value) if isinstance(value, tuple) else value
 
 
 def distance(outputs: list[torch.Tensor], reference: list[torch.Tensor]) -> float:

@@ -1,27 +1,20 @@
 """Networks and training steps as people write them in plain PyTorch: routing, rendering, losses, samplers, optimizers.
 
-``PROGRAMS`` is as in ``plain_programs``: ``PROGRAMS[name](scale)`` gives a function or a module that is to be trained, and its arguments.
+``PROGRAMS`` is that of ``plain_programs``, with these in it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from plain_programs import Made
+from plain_programs import PROGRAMS, Made, program
 
-PROGRAMS: dict[str, Callable[[int], Made]] = {}
 randn, rand, randint = torch.randn, torch.rand, torch.randint
-
-
-def program(make: Callable[[int], Made]) -> Callable[[int], Made]:
-    PROGRAMS[make.__name__] = make
-    return make
 
 
 # --- blocks of networks, trained ----------------------------------------------------------------------------------------------------
@@ -539,3 +532,6 @@ def box_decoding(scale: int) -> Made:
         return boxes.gather(1, place[..., None].expand(-1, -1, 4)), top, which.gather(1, place)
 
     return run, (randn(2 * scale, 8400, 4), rand(8400, 4), randn(2 * scale, 8400, 20))
+
+
+__all__ = ["PROGRAMS"]

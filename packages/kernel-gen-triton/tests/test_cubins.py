@@ -110,7 +110,7 @@ def test_key_follows_options_target_and_toolchain(generator, monkeypatch) -> Non
 
 def test_refused_text_is_a_numbered_error(generator) -> None:
     job = {"text": "import triton\n@triton.jit\ndef k(a):\n    nonsense(a)\n", "name": "k", "signature": {"a": "*fp32"}, "constants": {}}
-    job |= {"aligned": [], "arch": 90, "warps": 1, "precise": False}
+    job |= {"aligned": [], "arch": 90, "warps": 1, "contracts": True}
     with pytest.raises(KernelBuildError, match="KT003") as caught:
         generator._pool.compile_all([job])
     assert "nonsense" in str(caught.value)

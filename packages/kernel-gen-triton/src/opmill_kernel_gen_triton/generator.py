@@ -122,11 +122,11 @@ class TritonKernelGenerator:
         with store.lock(ARTIFACT, key):
             if (known := _known(store, key)) is not None:
                 return known
-            jobs = _jobs(edited, arch, options.precise)
+            jobs = _jobs(edited, arch)
             made = dict(zip(jobs, self._pool.compile_all(list(jobs.values())), strict=True))
             if any(one.facts["shared"] > shared_memory(arch) for one in made.values()):
                 raise _too_large(kernel.name, arch)
-            return _kept(key, kernel, *_assemble(kernel, edited, arch, options.precise, made), store)
+            return _kept(key, kernel, *_assemble(kernel, edited, arch, made), store)
 
     def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
         """As a ``MeasuringGenerator``."""
@@ -150,7 +150,7 @@ class TritonKernelGenerator:
         budget = self.budget
         while wanted:
             texts |= {key: _text(kernel, budget, options.precise) for key, kernel in wanted.items()}
-            jobs = {key: _jobs(texts[key], arch, options.precise) for key in wanted}
+            jobs = {key: _jobs(texts[key], arch) for key in wanted}
             units = {unit: job for found in jobs.values() for unit, job in found.items() if unit not in made}
             made.update(zip(units, self._pool.compile_all(list(units.values())), strict=True))
             wanted = {
@@ -171,16 +171,13 @@ class TritonKernelGenerator:
             return {}
         found = {key: [_text(k, b, options.precise) for b in variants(self.budget, tiles_of(k))[1:]] for key, k in wanted.items()}
         ways = {key: [t for t in dict.fromkeys(each) if t.functions != texts[key].functions] for key, each in found.items()}
-        jobs = {unit: job for each in ways.values() for text in each for unit, job in _jobs(text, arch, options.precise).items()}
+        jobs = {unit: job for each in ways.values() for text in each for unit, job in _jobs(text, arch).items()}
         try:
             made = dict(zip(jobs, self._pool.compile_all(list(jobs.values())), strict=True))
         except KernelBuildError:  # what the cost model chose can be built, and that is enough
             return {}
         small = {unit for unit, one in made.items() if one.facts["shared"] <= shared_memory(arch)}
-        return {
-            key: [_assemble(wanted[key], t, arch, options.precise, made) for t in each if _jobs(t, arch, options.precise).keys() <= small]
-            for key, each in ways.items()
-        }
+        return {key: [_assemble(wanted[key], t, arch, made) for t in each if _jobs(t, arch).keys() <= small] for key, each in ways.items()}
 
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int, portable: bool = False) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
@@ -206,7 +203,7 @@ class TritonKernelGenerator:
             texts, made = self._compiled(wanted, options, arch)
             others = self._variants(wanted, texts, options, arch) if options.measure else {}
             for key, text in texts.items():
-                data, artifact = _assemble(missing[key], text, arch, options.precise, made)
+                data, artifact = _assemble(missing[key], text, arch, made)
                 if ways := others.get(key):
                     data, artifact = _fastest(missing[key], [(data, artifact), *ways], options.device)
                 refs[key] = _kept(key, missing[key], data, artifact, store)
@@ -263,10 +260,10 @@ def _text(kernel: LoopKernel, budget: Budget, precise: bool) -> KernelText:
         ) from error
 
 
-def _jobs(text: KernelText, arch: int, precise: bool) -> dict[str, dict[str, Any]]:
+def _jobs(text: KernelText, arch: int) -> dict[str, dict[str, Any]]:
     """What is to be compiled, by what identifies it."""
     functions = (f for forms in text.functions for f in forms)
-    jobs = (job_of(f, arch, aligned, precise or not text.contracts) for f in functions for aligned in alignments(f))
+    jobs = (job_of(f, arch, aligned, text.contracts) for f in functions for aligned in alignments(f))
     return {key_of(job): job for job in jobs}
 
 
@@ -275,7 +272,7 @@ def alignments(function: Function) -> tuple[bool, ...]:
     return (True, False) if any(p.kind == "buffer" for p in function.params) else (False,)
 
 
-def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[str, Any]:
+def job_of(function: Function, arch: int, aligned: bool, contracts: bool) -> dict[str, Any]:
     """What a compiler process is told."""
     width = "i64" if function.wide else "i32"
     return {
@@ -287,11 +284,11 @@ def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[
         "arch": arch,
         "warps": function.warps,
         "stages": function.stages,
-        "precise": precise,
+        "contracts": contracts,
     }
 
 
-def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, made: dict[str, Compiled]) -> tuple[LaunchData, bytes]:
+def _assemble(kernel: LoopKernel, text: KernelText, arch: int, made: dict[str, Compiled]) -> tuple[LaunchData, bytes]:
     """Launch data, and all cubins in one."""
     from .kernel import LIMIT
 
@@ -303,7 +300,7 @@ def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, ma
         compiled = []
         for function in forms:
             for aligned in alignments(function):
-                unit = key_of(job_of(function, arch, aligned, precise or not text.contracts))
+                unit = key_of(job_of(function, arch, aligned, text.contracts))
                 one = made[unit]
                 if unit not in places:
                     artifact += bytes(-len(artifact) % 64)

@@ -37,9 +37,10 @@ class KernelText:
 def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = False) -> KernelText:
     """The text of a kernel; ``precise``: eager's functions, whatever the values are rounded to."""
     if kernel.attention is not None:
-        return KernelText(((attention_text(kernel, budget, precise=precise),),), (), ())
+        return KernelText(((attention_text(kernel, budget, precise=precise),),), (), (), not precise)
     stretches, scratch = _split_all(kernel, budget)
     settled = _rounded(kernel)
+    exact = precise or bool(settled)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0
     span = tuple(dict.fromkeys(_sizes(kernel)))
@@ -52,7 +53,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
         for part in batch:
             nest, own, members = _of_part(part, frame)
             early = _early(own, members, kernel)
-            base = Frame(own, kernel.symbols, checks, precise, not (precise or settled) and rounds(nest), early, bool(settled))
+            base = Frame(own, kernel.symbols, checks, precise, not exact and rounds(nest), early, exact)
             name = f"k_{kernel.name}_{n}" if many else f"k_{kernel.name}"
             if isinstance(part, Summed):
                 written.append(part_of(tuple(RowsWriter(part, base, name, wide).write() for wide in forms), part.whole))
@@ -62,7 +63,8 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
             checks += sum(len(p.checks) for p in nest.phases)
             n += 1
         functions += together(f"k_{kernel.name}_{n}_beside", written) if len(written) > 1 else [written[0].forms]
-    return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None), _are_results(settled, kernel))
+    contracts = not precise and _are_results(settled, kernel)
+    return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None), contracts)
 
 
 def _rounded(kernel: LoopKernel) -> list[Expr]:

@@ -56,9 +56,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``precise``: values are
-    rounded wherever eager rounds them; ``quick``: functions need be right only to what half precision shows. ``early``: buffers that may be
-    read before the kernel waits for the one before it. ``exactly``: values are rounded as with ``precise``, sums of products are not."""
+    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``precise``: sums
+    of products are those of float32; ``quick``: functions need be right only to what half precision shows. ``early``: buffers that may be
+    read before the kernel waits for the one before it. ``rounds``: values are rounded wherever eager rounds them."""
 
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
@@ -66,7 +66,7 @@ class Frame:
     precise: bool = False
     quick: bool = False
     early: frozenset[str] = frozenset()
-    exactly: bool = False
+    rounds: bool = False
 
 
 class NestWriter:
@@ -80,7 +80,7 @@ class NestWriter:
         self.rank = 2 if any(p.axes for p in nest.phases) or len(tiling.outer) == 2 else 1
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
-        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick, exactly=frame.exactly)
+        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick, rounds=frame.rounds)
         self.body.wide = walk.wide(nest)
         self.body.numels = {b.name: b.numel for b in frame.buffers}
         self.programs = 0

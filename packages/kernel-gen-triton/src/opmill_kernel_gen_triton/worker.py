@@ -24,7 +24,7 @@ _WATCH_S = 1.0
 
 def compile_job(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bytes]:
     """The cubin of a job, and what is known of it. A job: ``text``, ``name``, ``signature`` (argument: Triton type), ``constants``,
-    ``aligned`` (positions of pointers that are multiples of 16 bytes), ``arch``, ``warps``, ``stages``, ``precise``."""
+    ``aligned`` (positions of pointers that are multiples of 16 bytes), ``arch``, ``warps``, ``stages``, ``contracts``."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -38,7 +38,7 @@ def compile_job(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], byte
     attributes = {(k,): [["tt.divisibility", 16]] for k in job["aligned"]}
     signature = {**job["signature"], **dict.fromkeys(job["constants"], "constexpr")}
     source = ASTSource(getattr(module, job["name"]), signature, job["constants"], attributes)
-    options = {"num_warps": job["warps"], "num_stages": job["stages"], "enable_fp_fusion": not job["precise"]}
+    options = {"num_warps": job["warps"], "num_stages": job["stages"], "enable_fp_fusion": job["contracts"]}
     made = triton.compile(source, target=GPUTarget("cuda", job["arch"], 32), options=options)
     meta = made.metadata
     facts = {

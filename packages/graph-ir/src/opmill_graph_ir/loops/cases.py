@@ -94,8 +94,7 @@ def _primitives() -> Iterator[Case]:
         yield map_case(f"fma_{dtype}", domain, dict.fromkeys("abc", dtype), op("fma", *args), rtol=64.0)
     for dtype in ("float32", "float64", "bfloat16", "float16"):
         number = cast(Load("a", index("i"), dtype), "float32" if dtype != "float64" else dtype)
-        value = Op("rounded", (cast(op("mul", number, number), dtype),), dtype)
-        yield map_case(f"rounded_{dtype}", domain, {"a": dtype}, value)
+        yield map_case(f"rounded_{dtype}", domain, {"a": dtype}, op("rounded", cast(op("mul", number, number), dtype)))
     yield map_case("bitcast_float32", domain, {"a": "float32"}, Op("bitcast", (Load("a", index("i"), "float32"),), "int32"))
 
 

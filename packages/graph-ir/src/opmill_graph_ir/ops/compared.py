@@ -22,10 +22,10 @@ def compared(graph: AtenGraph) -> frozenset[str]:
     stack: list[str] = []
     for node in graph.nodes:
         record = record_of(node.func.name())
-        numbers = [name for name in _operands(node) if _is_float(graph, name)]
-        if record.chooses or (record.compares and len(numbers) > 1):
+        if record.chooses:
+            stack += filter(None, node.results)
+        elif record.compares and len(numbers := [name for name in _operands(node) if _is_float(graph, name)]) > 1:
             stack += numbers
-            stack += [name for name in node.results if name and record.chooses]
     found: set[str] = set()
     while stack:
         name = stack.pop()

@@ -16,7 +16,7 @@ from opmill_runtime_cache.plan.model import Literal, Named
 from ..capture.graph import Meta, Node
 from ..dense import Size, contiguous
 from ..loops.index import ONE, ZERO, Index, index
-from ..loops.ir import Axis, Check, Expr, Let, Op, Reduction, Scan
+from ..loops.ir import Axis, Check, Expr, Let, Reduction, Scan
 from ..lowered import PARTS, BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
 from ..lowered import Node as LoweredNode
 from .exprs import cast, const, index_value, op, wide
@@ -179,7 +179,7 @@ class Context:
     def stored(self, name: str, value: Expr, meta: Meta) -> Expr:
         """What a buffer gets of a value."""
         body = cast(value, meta.dtype)
-        return Op("rounded", (body,), meta.dtype) if name in self.compared else body
+        return op("rounded", body) if name in self.compared else body
 
     def pointwise(
         self,

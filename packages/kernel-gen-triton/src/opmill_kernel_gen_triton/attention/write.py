@@ -225,7 +225,7 @@ class _Writer:
         names = {"score": Text("score", scores, True), "gradient": Text("weighted", scores, True)}
         names |= {"b": Text("batch", frozenset(), True), "h": Text("head", frozenset(), True)}
         quick = not self.precise and TYPES[self.found.dtype].kind == "half"
-        body = Body(2, lines, frozenset(), self.needs, names, frozenset(), self.precise, quick, zeros=True)
+        body = Body(2, lines, frozenset(), self.needs, names, frozenset(), self.precise, quick, zeros=True, rounds=self.precise)
 
         def define(variable: str, text: str) -> str:
             lines.add(f"{variable} = {text}")

@@ -64,7 +64,7 @@ def _operand(
 ) -> Text:
     """A tile of one operand, written into the loop."""
     name, along = inner
-    own = Body(2, loop, body.written, body.needs, body.names, body.values, body.precise, body.quick, zeros=True, exactly=body.exactly)
+    own = Body(2, loop, body.written, body.needs, body.names, body.values, body.precise, body.quick, zeros=True, rounds=body.rounds)
 
     def define(variable: str, text: str) -> str:
         loop.add(f"{variable} = {text}")

@@ -38,9 +38,9 @@ class Lines:
 class Body:
     """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
 
-    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions, and unless
-    ``precise`` or ``exactly`` what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to
-    text, ``guards`` are masks of checks that have passed: (text, dims)."""
+    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions,
+    ``precise`` tiles multiply as float32 does, and unless it ``rounds`` what is computed in float32 is rounded only where it
+    is stored. ``names`` maps lets, results and symbols to text, ``guards`` are masks of checks that have passed: (text, dims)."""
 
     rank: int
     outer: Lines
@@ -58,7 +58,7 @@ class Body:
     """What is masked off is zero."""
     numels: Mapping[str, Index] = field(default_factory=dict)
     """Elements of buffers."""
-    exactly: bool = False
+    rounds: bool = False
 
     def __post_init__(self) -> None:
         self.inner = self.outer
@@ -68,7 +68,6 @@ class Body:
         self.known_wide: dict[Expr, bool] = {}
         self.wide: frozenset[str] = frozenset()
         """Results of reductions over data that half precision does not hold."""
-        self.rounds = self.precise or self.exactly
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
