@@ -1,10 +1,12 @@
 """What is made when it is first asked for."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 
-from opmill_fake_tensors.lazily import cached_property, submodules
+from opmill_fake_tensors.lazily import cached_property, once_for_each_class, submodules
 
 
 class Made:
@@ -51,3 +53,31 @@ def test_modules_of_folders(tmp_path):
     assert submodules([str(tmp_path)]) == ["a", "b"]
     with pytest.raises(OSError):
         submodules([str(tmp_path / "gone")])
+
+
+def test_a_fact_about_a_class_is_found_once_and_keeps_nothing():
+    asked = []
+
+    class Hashed(type):
+        def __hash__(cls):
+            raise AssertionError("the program's own code is not run")
+
+        __eq__ = __hash__
+
+    @once_for_each_class
+    def name(cls):
+        """What it is."""
+        asked.append(cls.__name__)
+        return [cls.__name__]
+
+    class One(metaclass=Hashed): ...
+
+    assert name(One) is name(One) and name(int) == ["int"] and asked == ["One", "int"] and name.__doc__ == "What it is."
+    ended = weakref.ref(One)
+    del One
+    gc.collect()
+    assert ended() is None
+
+    class One(metaclass=Hashed): ...
+
+    assert name(One) == ["One"] and asked == ["One", "int", "One"]

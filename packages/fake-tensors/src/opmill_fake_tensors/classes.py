@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
+
+from .lazily import once_for_each_class
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-@functools.cache
+@once_for_each_class
 def computes_as_plain(cls: type) -> bool:
     """Whether tensors of this class take part in operators as plain ones do, and give plain ones: torch's own classes, and those derived
     from them that turn ``__torch_function__`` off, as parameters do, and give none of a tensor's attributes another meaning."""

@@ -1,8 +1,10 @@
-"""What is made when it is first asked for: attributes, and tables out of the files of a folder."""
+"""What is made when it is first asked for: attributes, facts about classes, and tables out of the files of a folder."""
 
 from __future__ import annotations
 
+import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
@@ -30,6 +32,26 @@ class cached_property(Generic[T]):
         return self if instance is None else instance.__dict__.setdefault(self.name, self.compute(instance))
 
 
+def once_for_each_class(compute: Callable[[type], T]) -> Callable[[type], T]:
+    """``functools.cache`` for a function of a class, under which the class ends when it would without: what it holds, and all that the
+    modules of its methods hold, with it. The class is known by its identity; a metaclass of the program is not asked for a hash."""
+    known: dict[int, tuple[weakref.ref[type], T]] = {}
+
+    def forget(place: int, gone: weakref.ref[type]) -> None:
+        if (of := known.get(place)) is not None and of[0] is gone:
+            known.pop(place, None)
+
+    @functools.wraps(compute)
+    def found(cls: type) -> T:
+        place = id(cls)
+        of = known.get(place)
+        if of is None or of[0]() is not cls:
+            of = known[place] = weakref.ref(cls, functools.partial(forget, place)), compute(cls)
+        return of[1]
+
+    return found
+
+
 def submodules(folders: Iterable[str]) -> list[str]:
     """The names of the modules in a package's folders (its ``__path__``). Raises OSError for a folder that cannot be read: to
     ``pkgutil.iter_modules`` that is an empty one, and a table made of it would lack everything for the life of the process."""
@@ -37,4 +59,4 @@ def submodules(folders: Iterable[str]) -> list[str]:
     return sorted(name.removesuffix(".py") for name in names if name.endswith(".py") and name != "__init__.py")
 
 
-__all__ = ["cached_property", "submodules"]
+__all__ = ["cached_property", "once_for_each_class", "submodules"]

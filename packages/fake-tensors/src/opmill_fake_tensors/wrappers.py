@@ -6,7 +6,6 @@ is all of a wrapper but its plain tensors."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -17,6 +16,7 @@ from torch.masked import MaskedTensor
 
 from .errors import FakeTensorError
 from .jagged import VALUES, is_jagged, rows_among, speak_of_rows
+from .lazily import once_for_each_class
 from .symbols.index import Index
 from .tensor import FakeTensor
 
@@ -29,7 +29,7 @@ def _takes_operators(cls: Any) -> bool:
     return issubclass(cls, torch.Tensor) and cls is not FakeTensor and getattr(cls, "__torch_dispatch__", _DISPATCH) is not _DISPATCH
 
 
-takes_operators: Callable[[Any], bool] = functools.lru_cache(maxsize=4096)(_takes_operators)
+takes_operators: Callable[[Any], bool] = once_for_each_class(_takes_operators)
 """Whether a class of tensors says itself what operators on them do."""
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from opmill_fake_tensors.lazily import once_for_each_class
+
 from ..values.base import find_in_mro, written_in_python
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def _exempt(module: str) -> bool:
     return module.split(".")[0] in EXEMPT
 
 
-@functools.lru_cache(maxsize=4096)
+@once_for_each_class
 def has_methods(cls: type) -> bool:
     """Whether a class of the program's has methods written in Python: they run as part of the program."""
     written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, TypeVar, cast
 
 import torch
 
+from opmill_fake_tensors.lazily import once_for_each_class
 from opmill_guards import CompiledFunction, instance_dict
 from opmill_guards.constants import is_constant
 from opmill_guards.guard import Equals, Is, Length, Predicate, SameObject, TypeIs
@@ -76,7 +77,7 @@ def tracks(*types_: type) -> Callable[[W], W]:
     return add
 
 
-@functools.lru_cache(maxsize=4096)
+@once_for_each_class
 def tracker(kind: type) -> Callable[..., Value]:
     """What makes the tracked value of an object of this class: that of the first class of its MRO with a row."""
     for cls in kind.__mro__:
@@ -161,7 +162,7 @@ def constant(vm: Interpreter, obj: object, source: Source | None) -> Value:
         return by_name(vm, obj, source)
     if is_number_of_numpy(obj) and (number := number_of_before(vm, obj, source)) is not None:
         return number
-    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and (has_methods(type(obj)) or type(obj).__dictoffset__):  # type: ignore[arg-type]
+    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and (has_methods(type(obj)) or type(obj).__dictoffset__):
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
     if type(obj) in (int, float, complex, str, bytes, range) and (varying := as_varying(vm, obj, source)) is not None:
         return varying

@@ -4,12 +4,12 @@ that those of a class lead to may read an attribute by its name."""
 from __future__ import annotations
 
 import builtins
-import functools
 import types
-import weakref
 from collections.abc import Iterator
 from types import CodeType
 from typing import Callable, cast
+
+from opmill_fake_tensors.lazily import once_for_each_class
 
 from ..interpretation.owners import exempt, installed
 
@@ -81,25 +81,11 @@ _OF_WHOLES = frozenset("__repr__ __str__ __format__ __reduce__ __reduce_ex__ __g
 
 
 _Led = tuple[frozenset[str], tuple[CodeType, ...]]
-_known: dict[int, tuple[weakref.ref[type], _Led]] = {}
-"""What classes lead to, by their identity as long as they live; a metaclass of the program is not asked for a hash."""
 
 
+@once_for_each_class
 def _led_to(cls: type) -> _Led:
     """Texts among what the methods of a class lead to, and code."""
-    place = id(cls)
-    known = _known.get(place)
-    if known is None or known[0]() is not cls:
-        known = _known[place] = weakref.ref(cls, functools.partial(_forget, place)), _led_to_now(cls)
-    return known[1]
-
-
-def _forget(place: int, gone: weakref.ref[type]) -> None:
-    if place in _known and _known[place][0] is gone:
-        del _known[place]
-
-
-def _led_to_now(cls: type) -> _Led:
     texts: set[str] = set()
     codes: list[CodeType] = []
     todo: list[object] = [raw for base in cls.__mro__ if base.__module__ not in _OF_TENSORS for raw in _members(base)]
