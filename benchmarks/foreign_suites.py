@@ -53,6 +53,7 @@ SCIPY = ("scipy",)
 TRIO = ("trio", "outcome", "sniffio", "attrs", "sortedcontainers", "idna")
 LEARNING = ("scikit-learn", "joblib", "threadpoolctl", "narwhals", *SCIPY)
 PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fonttools", "python-dateutil", "six")
+GYM = ("gymnasium", "farama-notifications", "cloudpickle")
 SUITES = {
     "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
     "addict": Suite("2.4.0", "test_addict.py"),
@@ -71,6 +72,7 @@ SUITES = {
     "boltons": Suite("26.2.0", "tests"),
     "cachetools": Suite("8.0.2", "tests"),
     "cattrs": Suite("26.2.1", "tests", ("attrs", "hypothesis", "sortedcontainers", "immutables")),
+    "cebra": Suite("0.6.1", "tests", ("literate-dataclasses", "tables", "h5py", *PLOTS, *LEARNING)),
     "click": Suite("8.5.1", "tests", meant="not stress"),
     "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
     "curated-transformers": Suite("2.0.1", "curated_transformers/tests", ("curated-tokenizers", "catalogue")),
@@ -90,12 +92,15 @@ SUITES = {
         ),
     ),
     "dacite": Suite("1.9.2", "tests"),
+    "deepctr-torch": Suite("0.3.0", "tests", LEARNING),
     "deepinv": Suite("0.5.0", "deepinv/tests", ("einops", "natsort", *SCIPY)),
     "depyf": Suite("0.20.0", "tests", ("astor", "dill")),
     "dpath": Suite("2.2.0", "tests", ("nose2", "hypothesis", "sortedcontainers")),
     "e3nn": Suite("0.6.0", "tests", ("opt_einsum_fx", "opt_einsum", *SCIPY)),
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "ema-pytorch": Suite("0.8.3", "tests"),
+    "entmax": Suite("1.3", "entmax", sources=False),
+    "evotorch": Suite("0.6.1", "tests", ("cma", "ray", "pandas", "pytz", "python-dateutil", "six", *GYM, *PLOTS)),
     "frozendict": Suite("2.5.1", "test"),
     "funcy": Suite("2.1", "tests", ("whatever",)),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
@@ -133,7 +138,10 @@ SUITES = {
     "neuraloperator": Suite(
         "2.0.0", "neuralop", ("tensorly", "tensorly-torch", "torch-harmonics", "opt_einsum", "ruamel.yaml", "zencfg", "flaky", *SCIPY)
     ),
+    "neurodiffeq": Suite("0.7.0", "tests", ("pandas", "pytz", "seaborn", "dill", "ordered_set", "tensorboard", *PLOTS, *SCIPY)),
     "nflows": Suite("0.14", "tests", ("torchtestcase", "tensorboard", *PLOTS)),
+    "nnAudio": Suite("0.3.4", "tests", SCIPY),
+    "nngeometry": Suite("0.4", "tests"),
     "normflows": Suite("1.7.3", "normflows"),
     "norse": Suite("1.1.0", "norse/torch", ("nir", "nirtorch", "h5py", *PLOTS)),
     "omegaconf": Suite("2.4.0", "tests", ("attrs", "pytest-mock", "build", "pyproject_hooks")),
@@ -181,6 +189,7 @@ SUITES = {
             *LEARNING,
         ),
     ),
+    "pymde": Suite("0.3.0", "pymde", (*PLOTS, *SCIPY), sources=False),
     "pyparsing": Suite("3.3.3", "tests"),
     "pyro-ppl": Suite("1.9.2", "tests", ("pyro-api", "opt_einsum", *SCIPY)),
     "pyrsistent": Suite("0.20.0", "tests", ("hypothesis", "sortedcontainers")),
@@ -188,14 +197,19 @@ SUITES = {
     "python-dateutil": Suite("4.0.0", "tests", ("tzdata", "hypothesis", "sortedcontainers", "freezegun", "six")),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
+    "pytorch-widedeep": Suite(
+        "1.7.0", "tests", ("pandas", "pytz", "python-dateutil", "six", "einops", "wrapt", "torchmetrics", "gensim", "smart_open", *LEARNING)
+    ),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
     "pytorch-warmup": Suite("0.2.0", "test"),
+    "roma": Suite("1.8.0", "test", SCIPY),
     "schema": Suite("0.7.8", "test_schema.py"),
     "segmentation_models_pytorch": Suite("0.6.0", "tests"),
     "simpleeval": Suite("1.0.8", "tests"),
     "sinabs": Suite("3.1.3", "tests", ("pbr", "nir", "nirtorch", "h5py", *PLOTS)),
     "singd": Suite("0.0.5", "test", ("einops", "einconv", "imageio", "memory-profiler", "codetiming", *PLOTS)),
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
+    "stable_baselines3": Suite("2.9.2", "tests", ("cloudpickle", "pandas", "pytz", "python-dateutil", "six", *GYM, *PLOTS)),
     "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
     "tensorly": Suite("0.10.0", "tensorly", SCIPY, {"TENSORLY_BACKEND": "pytorch"}, sources=False),
     "tensorly-torch": Suite("0.5.0", "tltorch", ("tensorly", "opt_einsum", *SCIPY), {"TENSORLY_BACKEND": "pytorch"}),
@@ -215,6 +229,7 @@ SUITES = {
     "torchani": Suite("2.9.0", "tests", ("ase", "parameterized", "h5py", *PLOTS, *SCIPY)),
     "torchao": Suite("0.18.0", "test", ("parameterized",), sources=False),
     "torchkbnufft": Suite("1.5.2", "tests", SCIPY),
+    "torchopt": Suite("0.7.3", "tests", ("optree", "graphviz", "functorch")),
     "torchsde": Suite("0.2.6", "tests", ("trampoline", *SCIPY)),
     "transitions": Suite("0.9.3", "tests", ("six",)),
     "trio": Suite("0.35.0", "trio", (*TRIO[1:], "trustme", "cryptography", "cffi", "pycparser"), sources=False),

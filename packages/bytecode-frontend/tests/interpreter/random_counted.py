@@ -14,10 +14,11 @@ ROWS = (
     "{a}.view(-1, 2).reshape(-1, 4)", "torch.ones({n}, 4)", "{a}[{n} - 1].expand(2, 4) + 0", ("F.pad({a}, (0, 0, 0, "
         "{n}))"), "{a}.index_select(0, k % {a}.shape[0])", "{a}.max(0)[0][None] + {a}",
     "x[k][:{n}]", "torch.repeat_interleave({a}, 2, dim=0)", "{a}.new_zeros({a}.shape[0], 4) + {b}", "{a}.unique(dim=0)", "stepped({a}, {n})", "{a}[-{n}:]", "{a}.split([{n}, {a}.shape[0] - {n}])[1]",
+    "{a} * ({n} / 3)", "{a} / float({n})", "{a} * (1.0 / ({m} * 0.5 + {n}))", "{a} / max({n}, 1)", "{a}.new_full((2, 4), {n} / 7)", "{a} - {a}.shape[0] ** 0.5", "{a} + {m} / {n}",
 )  # fmt: skip
 NUMBERS = (
     "{a}.shape[0]", "{n} + 1", "{n} * 2 - 3", "i.item()", "int(j)", "({a}[:, 0] > {c}).sum().item()", "len({a})", "k.tolist()[1]", "{n} // 2", "{a}.numel()", "k.max().item()", "{n} - {m}",
-    "max({n}, 2)", "min({n}, {m})", "abs({n})", "torch.bincount(k)[0].item()", "{n} % 3",
+    "max({n}, 2)", "min({n}, {m})", "abs({n})", "torch.bincount(k)[0].item()", "{n} % 3", "max({n}, {m}, 1)", "int({a}.shape[0] * 0.5)", "int({n} / 2)", "min({a}.shape[0], {n})", "round({a}.shape[0] / 4)",
 )  # fmt: skip
 STATEMENTS = (
     "if {n} > 2:\n    {r} = {a} * 3", "torch._check({n} >= 0)", "{r} = {a}.clone()\nif {r}.shape[0] > 1:\n    {r}[0] = {c}", "{r} = {a}\nfor _ in range(min({n}, 3)):\n    {r} = {r} + 1",

@@ -44,6 +44,7 @@ _FORMS = {
 }
 """Operations of a ``Real`` as guards write them."""
 
+EXTREMES = {"min": torch.sym_min, "max": torch.sym_max}
 WORD = 62
 """Bits of the ints that are computed before a graph."""
 NodeOf = Callable[["TensorValue | SymbolicNumber"], torch.fx.Node]
@@ -199,6 +200,9 @@ class Numbers:
         if known is None and name in self.sizes.divided:
             number, by, rest = self.sizes.divided[name]
             known = self.late[name] = self._after(operator.mod if rest else operator.floordiv, (self._index(number, node_of), by))
+        if known is None and name in self.sizes.extremes:
+            which, *pair = self.sizes.extremes[name]
+            known = self.late[name] = self._after(EXTREMES[which], tuple(self._index(each, node_of) for each in pair))
         if known is None and not self.is_given(name):
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
         if known is None:
@@ -269,6 +273,13 @@ class Numbers:
             return written(value)
         return called(value.op, [self._real_text(a, read, written, called) for a in value.args])
 
+    def float_of(self, number: torch.SymFloat) -> torch.SymInt | None:
+        """The integer that a float is the nearest to; None for one that is computed otherwise."""
+        match number.node.value:
+            case Real("float", (Index() as whole,)):
+                return sym_int(self.sizes, whole)
+        return None
+
     def sourced(self, number: object) -> Sourced | None:
         """A number by its sources; None where only data tell, and for what has no text."""
         sources: dict[Source, object] = {}
@@ -281,9 +292,7 @@ class Numbers:
             if name in self.computed:
                 text, theirs = self.computed[name]
                 return text.format(*(place(source, value) for source, value in theirs.items()))
-            hint = self.sizes.symbols[name].hint
-            assert hint is not None, name
-            return place(self.sources[name], hint)
+            return place(self.sources[name], self.sizes.symbols[name].hint)  # what only data tell has no source
 
         if isinstance(number, (int, float)):
             return (number, repr(number), sources) if math.isfinite(number) else None

@@ -40,6 +40,7 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from . import on_fakes
 from .class_state import Wrappers
+from .doubles_of_data import double_of_data
 from .function_modes import FunctionModes
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
@@ -446,6 +447,10 @@ class Recorder:
         found = number.tensor if type(number) is LateFloat else self.scalar_input(number)
         assert isinstance(found, TensorValue), found
         return found
+
+    def double_of_data(self, number: torch.SymFloat) -> LateFloat | None:
+        """See :mod:`.doubles_of_data`."""
+        return double_of_data(self, number)
 
     def scalar_input(self, number: Any) -> TensorValue:
         known = self.scalars.get(repr(number))

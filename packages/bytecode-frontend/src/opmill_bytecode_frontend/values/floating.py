@@ -242,10 +242,15 @@ def bounded(number: object, low: float, high: float) -> bool:
 
 
 def as_float(vm: Machine, value: Value) -> Value:
-    """A float that is computed from ints among the arguments, as one that changes; other values as they are."""
-    if type(value) is SymbolicNumber and type(value.number) is torch.SymFloat and isinstance(found := operand(vm, value), FloatNumber):
+    """A float that is computed from ints among the arguments as one that changes, from numbers that only data tell as one that the graph
+    computes; other values as they are."""
+    if type(value) is not SymbolicNumber or type(value.number) is not torch.SymFloat:
+        return value
+    found = operand(vm, value)
+    if isinstance(found, FloatNumber):
         return found
-    return value
+    late: Value | None = vm.recorder.double_of_data(value.number) if found is None else None
+    return value if late is None else late
 
 
 def value_of(number: object) -> int | float:
@@ -288,6 +293,8 @@ def operand(vm: Machine, value: Value) -> FloatNumber | float | None:
         if not sources:
             return number
         return FloatNumber(vm, number, text, sources)
+    if isinstance(value, SymbolicNumber) and isinstance(value.number, torch.SymFloat) and not value.number.node.has_hint():
+        return None
     if value.symbolic is OF_DATA or (not value.symbolic and type(value) is not ConstantValue):
         return None
     plain = value.constant()

@@ -132,6 +132,8 @@ class SymbolicNumber(Value):
         if not (is_int(mine) and is_int(other)) and operation not in FLOATS_EXACTLY:
             mine, other = self.constant(), args[0].constant()  # by the operator: neither number's own method knows the other kind
         pair = (other, mine) if name in REFLECTED else (mine, other)
+        if operation == "__truediv__":
+            check_divisor(vm, *pair)
         return self._computed(vm, name, BINARY[operation], *pair)
 
     def _computed(self, vm: Machine, name: str, function: Callable[..., object], *operands: object) -> Value:
@@ -202,6 +204,37 @@ class UndecidedTruth(Value):
 
     def find_method(self, name: str) -> Callable[..., Any] | None:
         return (lambda vm, *args, **kwargs: self.truth(vm)) if hasattr(bool, name) else None
+
+
+def check_divisor(vm: Machine, dividend: object, divisor: object) -> None:
+    """Division by zero raises: where only data tell what the divisor is, the graph checks that it is none."""
+    if not isinstance(divisor, (torch.SymInt, torch.SymFloat)) or divisor.node.has_hint():
+        return
+    whole = vm.recorder.numbers.float_of(divisor) if isinstance(divisor, torch.SymFloat) else divisor
+    if whole is None:
+        late = vm.recorder.double_of_data(torch.sym_float(divisor))
+        vm.fresh(divisor).constant() if late is None else late.check_divisor(vm, late.tensor)
+        return
+    holds = whole != 0
+    known = holds if isinstance(holds, bool) else holds.node.known()
+    if known is None and not may_demand(vm):
+        UndecidedTruth(holds).truth(vm)
+    if known is None:
+        both = is_int(dividend) and is_int(divisor)
+        demanded(vm, holds.node.condition, (False, "ZeroDivisionError", "division by zero" if both else "float division by zero"))
+
+
+def extreme_of_data(one: Value, other: Value, op: str) -> Value | None:
+    """The smaller (``<``) or larger of two integers, where only data tell which it is; None of others."""
+    if any(number.python_type() is not int for number in (one, other)):
+        return None
+    left, right = operand(one), operand(other)
+    if not is_int(left) or not is_int(right) or not (isinstance(left, torch.SymInt) or isinstance(right, torch.SymInt)):
+        return None
+    decided = operator.lt(left, right)
+    if not isinstance(decided, torch.SymBool) or decided.node.has_hint() or decided.node.known() is not None:
+        return None
+    return symbolic_number((torch.sym_min if op == "<" else torch.sym_max)(left, right))
 
 
 def compared(vm: Machine, operation: str, left: object, right: object) -> bool | None:

@@ -352,6 +352,7 @@ class SizeNode(Node):
             return None
         lows = [self.sizes.bounds(n.expr)[0] for n in (self, other)]
         found = self.sizes.derived(f"{name}({self.expr}, {other.expr})", low=min(-(1 << 63) if low is None else low for low in lows))
+        self.sizes.extremes.update(dict.fromkeys(found.symbols, (name, self.expr, other.expr)))
         for each in (self, other):
             self.sizes.learn(Relation((each.expr - found) * (1 if name == "min" else -1), ">="))
         return self._make(found)
@@ -479,9 +480,8 @@ class FloatNode(Node):
         return self._rounded(rounded_up, math.ceil)
 
     def trunc(self) -> SizeNode:
-        return self._rounded(
-            rounded_down if self.hint is not None and self.hint >= 0 and self._never_negative() else lambda _: None, math.trunc
-        )
+        downwards = self._never_negative() and (self.hint is None or self.hint >= 0)
+        return self._rounded(rounded_down if downwards else lambda _: None, math.trunc)
 
     sym_int = trunc
 

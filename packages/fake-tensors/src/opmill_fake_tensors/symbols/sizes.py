@@ -77,6 +77,8 @@ class Sizes:
         self._derived: dict[str, Index] = {}
         self.divided: dict[str, tuple[Index, int, bool]] = {}
         """Symbols of numbers that are divided where they may be negative: these, by what, and whether the symbol is the rest of it."""
+        self.extremes: dict[str, tuple[str, Index, Index]] = {}
+        """Symbols of what is the least (``min``) or the largest (``max``) of two numbers, where only data tell which that is."""
         self._replaced: dict[str, Index] = {}
         self._facts = Facts()
         self._multiples: dict[str, int] = {}

@@ -28,6 +28,7 @@ from ...values.floating import FloatNumber, as_float
 from ...values.functions import BuiltinValue, Closure, FunctionValue, MethodValue
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
+from ...values.number import extreme_of_data
 from ...values.objects import ObjectValue, checked_length, find_in_mro
 from ...values.opaque import AddressValue, ThreadNumber
 from ...values.sequence import ListValue, SequenceValue, TupleValue, sort_values
@@ -296,6 +297,9 @@ def _extreme(op: str) -> Callable[..., Value]:
             key = None
         best_key = vm.call(key, [best], {}) if key else best
         for item in items:
+            if not key and (either := extreme_of_data(best, item, op)) is not None:
+                best = best_key = either
+                continue
             item_key = vm.call(key, [item], {}) if key else item
             if vm.truth(vm.compare(op, item_key, best_key)):
                 best, best_key = item, item_key
