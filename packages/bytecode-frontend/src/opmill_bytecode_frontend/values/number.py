@@ -231,7 +231,7 @@ def extreme_of_data(one: Value, other: Value, op: str) -> Value | None:
     left, right = operand(one), operand(other)
     if not is_int(left) or not is_int(right) or not (isinstance(left, torch.SymInt) or isinstance(right, torch.SymInt)):
         return None
-    decided = operator.lt(left, right)
+    decided = BINARY["__lt__"](left, right)
     if not isinstance(decided, torch.SymBool) or decided.node.has_hint() or decided.node.known() is not None:
         return None
     return symbolic_number((torch.sym_min if op == "<" else torch.sym_max)(left, right))
