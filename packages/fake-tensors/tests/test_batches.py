@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from changing import differs
+from opmill_fake_tensors import FakeContext
+from opmill_fake_tensors.symbols import Sizes
 
 linalg, aten = torch.linalg, torch.ops.aten
 ROWS = {
@@ -49,5 +51,47 @@ def test_as_eager_of_any_size(row, make):
     assert differs(row, make) is None
 
 
-def test_one_of_which_a_matrix_changes_assumes_the_size():
-    assert "assumed" in differs(lambda x: torch.linalg.qr(x.transpose(0, 1)), lambda size: torch.rand(size, 2, 3))
+def symmetric(x):
+    return x @ x.mT + 3 * torch.diag_embed(torch.ones_like(x[:, 0]))
+
+
+OF_ANY = {
+    "qr": linalg.qr,
+    "qr, complete": lambda x: linalg.qr(x, "complete"),
+    "r alone": lambda x: linalg.qr(x, "r")[1],
+    "factored": linalg.lu_factor,
+    "factored in three": linalg.lu,
+    "inverted": linalg.pinv,
+    "of low rank": lambda x: torch.svd_lowrank(x, 2),
+    "components": lambda x: torch.pca_lowrank(x, 2),
+}
+CHANGING = {
+    "tall": lambda size: torch.rand(size, 3, generator=torch.Generator().manual_seed(size)),
+    "wide": lambda size: torch.rand(3, size, generator=torch.Generator().manual_seed(size)).T.contiguous().T,
+    "of doubles": lambda size: torch.rand(size, 3, dtype=torch.float64),
+    "complex": lambda size: torch.rand(size, 3, dtype=torch.complex64),
+}
+
+
+@pytest.mark.parametrize("make", CHANGING.values(), ids=CHANGING)
+@pytest.mark.parametrize("row", OF_ANY.values(), ids=OF_ANY)
+def test_of_any_size_as_eager(row, make):
+    turned = make(5).shape[0] != 5
+    assert differs((lambda x: row(x.T)) if turned else row, (lambda size: make(size).T) if turned else make) is None
+
+
+@pytest.mark.parametrize("row", [*ROWS.values(), lambda x: linalg.pinv(x, hermitian=True)], ids=[*ROWS, "inverted, symmetric"])
+def test_square_ones_of_any_size_as_eager(row):
+    assert differs(lambda x: row(symmetric(x)), CHANGING["tall"]) is None
+
+
+def test_batches_and_matrices_of_any_size_as_eager():
+    assert differs(lambda x: linalg.qr(torch.stack([x, x]).transpose(0, 1) * x.unsqueeze(0).sum()), CHANGING["tall"]) is None
+
+
+@pytest.mark.parametrize("row", [linalg.eigvals, linalg.det, linalg.eigh], ids=["eigenvalues", "determinant", "symmetric"])
+def test_what_is_no_square_is_refused(row):
+    context = FakeContext(Sizes())
+    fake = context.from_tensor(torch.rand(5, 3), {0: None})
+    with context, pytest.raises(RuntimeError, match="square"):
+        row(fake)

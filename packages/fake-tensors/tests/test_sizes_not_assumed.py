@@ -22,6 +22,14 @@ ROWS = {
     "cauchy": aten.cauchy,
     "geometric": lambda x: aten.geometric(x, 0.5),
     "random": lambda x: (aten.random(x), aten.random(x, 3), aten.random(x, 3, 9)),
+    "incomplete gammas": lambda x: (torch.igamma(x, x), torch.igammac(x, x.double()), torch.special.gammainc(x, x[:1])),
+    "mantissas and exponents": lambda x: (torch.frexp(x), torch.frexp(x.T), torch.frexp(x[:, ::2])),
+    "polynomials": lambda x: (torch.special.hermite_polynomial_h(x, 2), torch.special.legendre_polynomial_p(x.T, x.T.long())),
+    "bessel functions": lambda x: (torch.special.modified_bessel_i0(x), torch.special.spherical_bessel_j0(x.long())),
+    "means of complex numbers": lambda x: (torch.complex(x, x).mean(0), torch.complex(x, x).mean()),
+    "put": lambda x: (x.put(torch.tensor([1, 2]), torch.ones(2)), x.T.put(x.argmax(1), x[:, 0], accumulate=True)),
+    "put in place": lambda x: x.clone().put_(torch.tensor([1, 2]), torch.ones(2)),
+    "bilinear": lambda x: (F.bilinear(x, x, torch.ones(2, 4, 4)), F.bilinear(x[None], x[None], torch.ones(2, 4, 4), torch.ones(2))),
     "bernoulli": lambda x: (aten.bernoulli(x), aten.bernoulli.p(x.T, 0.5), aten.bernoulli.Tensor(x.T, x.T)),
 }
 

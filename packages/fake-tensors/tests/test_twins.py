@@ -31,6 +31,36 @@ def test_as_eager_of_any_size(row):
     assert differs(row, lambda size: torch.rand(size, 2, 4, 6)) is None
 
 
+VARYING = {
+    "over columns": lambda x: torch.cov(x.T),
+    "over rows": torch.cov,
+    "of one row": lambda x: torch.cov(x[:, 0]),
+    "without correction": lambda x: torch.cov(x.T, correction=0),
+    "of integers": lambda x: torch.cov((x * 10).long().T),
+    "of complex numbers": lambda x: torch.cov(torch.complex(x, x).T),
+    "in doubles": lambda x: torch.corrcoef(x.T.double()),
+    "correlated over columns": lambda x: torch.corrcoef(x.T),
+    "correlated over rows": torch.corrcoef,
+    "correlated with itself": lambda x: torch.corrcoef(x[:, 0]),
+}
+
+
+@pytest.mark.parametrize("row", VARYING.values(), ids=VARYING)
+def test_what_varies_together_as_eager_of_any_size(row):
+    assert differs(row, lambda size: torch.rand(size, 4)) is None
+
+
+@pytest.mark.parametrize("row", VARYING.values(), ids=VARYING)
+def test_what_varies_together_is_what_the_kernel_computes(row, monkeypatch):
+    from opmill_fake_tensors import twins
+
+    x = torch.rand(7, 4, generator=torch.Generator().manual_seed(0))
+    want = row(x)
+    monkeypatch.setattr(torch, "cov", twins.cov)
+    monkeypatch.setattr(torch, "corrcoef", twins.corrcoef)
+    torch.testing.assert_close(row(x), want)
+
+
 DOWN = {
     f"{name}, {layout}": (getattr(torch.ops.aten, f"{name}_backward").default, turn)
     for name in "upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa".split()

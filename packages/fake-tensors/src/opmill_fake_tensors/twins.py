@@ -61,6 +61,29 @@ def kron(a: torch.Tensor, b: torch.Tensor) -> Any:
     return torch.ops.aten._unsafe_view.default(apart, [m * n for m, n in zip(left, right, strict=True)])
 
 
+def cov(x: torch.Tensor, *, correction: int = 1, fweights: torch.Tensor | None = None, aweights: torch.Tensor | None = None) -> Any:
+    """Without weights: how rows vary together, over the columns. The kernel warns, and divides by zero, where these are too few."""
+    rows = x.reshape(1, -1) if x.dim() < 2 else x
+    count = rows.shape[-1]
+    if fweights is not None or aweights is not None or x.dim() > 2 or x.dtype is torch.bool or count <= correction:
+        with torch._C._DisablePythonDispatcher():
+            return torch.ops.aten.cov.default(x, correction=correction, fweights=fweights, aweights=aweights)
+    rows = rows - (rows.sum(1) / count).unsqueeze(1)
+    return (torch.mm(rows, rows.t().conj()) / (count - correction)).squeeze()
+
+
+def corrcoef(x: torch.Tensor) -> Any:
+    """The same over the deviations of both rows."""
+    if x.is_complex():
+        with torch._C._DisablePythonDispatcher():
+            return torch.ops.aten.corrcoef.default(x)
+    together = cov(x)
+    if not together.dim():
+        return together / together
+    deviations = together.diag().sqrt()
+    return (together / deviations.unsqueeze(1) / deviations.unsqueeze(0)).clip(-1, 1)
+
+
 RESAMPLINGS = (
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
     "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa "
@@ -77,6 +100,8 @@ def twins() -> dict[Any, Twin]:
             found[packet.vec] = resampled(name)
     found[torch.ops.aten.take_along_dim.default] = along
     found[torch.ops.aten.kron.default] = kron
+    found[torch.ops.aten.cov.default] = cov
+    found[torch.ops.aten.corrcoef.default] = corrcoef
     return found
 
 

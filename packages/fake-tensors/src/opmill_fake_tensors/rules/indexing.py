@@ -120,6 +120,13 @@ def _index_add(overload: str, x: Tensor, dim: int, ids: Tensor, src: Tensor, **m
     return dense(x.size(), x.dtype) if all(a is b or demanded(a == b) for a, b in zip(src.size(), wanted, strict=True)) else NotImplemented
 
 
+@SYMBOLIC.row("put")
+def _put(overload: str, x: Tensor, ids: Tensor, src: Tensor, accumulate: bool = False) -> Any:
+    """As many elements are put as there are positions, which count the elements of ``x`` in the order of rows."""
+    fits = ids.dtype is torch.int64 and src.dtype == x.dtype and not any(surely(n == 0) for n in x.size())
+    return alike(x) if fits and demanded(ids.numel() == src.numel()) else NotImplemented
+
+
 @SYMBOLIC.row("nll_loss_backward")
 def _nll_loss_backward(overload: str, grad: Tensor, x: Tensor, *_: Any) -> Any:
     return dense(x.size(), x.dtype) if overload == "" and x.dim() in (1, 2) else NotImplemented
@@ -156,6 +163,7 @@ def _in_place(row: Callable[..., Any]) -> Callable[..., Any]:
 
 SYMBOLIC.row("index_put_")(_in_place(_index_put))
 SYMBOLIC.row("scatter_ scatter_add_")(_in_place(_scatter))
+SYMBOLIC.row("put_")(_in_place(_put))
 SYMBOLIC.row("scatter_reduce_")(_in_place(_scatter_reduce))
 SYMBOLIC.row("index_add_ index_copy_")(_in_place(_index_add))
 

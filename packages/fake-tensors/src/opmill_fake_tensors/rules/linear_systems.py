@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..strides import broadcast, contiguous
 from ..symbols.asking import demanded
-from ..table import Rules, strided
+from ..table import Rules, dense, strided
 
 RULES = Rules()
 SYMBOLIC = Rules()
@@ -45,3 +46,26 @@ def _geqrf(overload: str, a: torch.Tensor) -> Any:
     return strided((*batch, rows, columns), (*outer, row, column), a.dtype), strided(
         (*batch, shorter), contiguous((*batch, shorter)), a.dtype
     )
+
+
+@SYMBOLIC.row("linalg_pinv")
+def _pinv(overload: str, a: torch.Tensor, *_: Any, **__: Any) -> Any:
+    """A product of matrices, in rows."""
+    if overload != "atol_rtol_tensor" or a.dim() < 2 or a.dtype not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        return NotImplemented
+    *batch, rows, columns = a.size()
+    return dense((*batch, columns, rows), a.dtype)
+
+
+@SYMBOLIC.row("_trilinear")
+def _trilinear(overload: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *given: Sequence[int], unroll_dim: int = 1) -> Any:
+    """The sum over some dimensions of the product of three tensors, which are given dimensions of one first."""
+    *new, summed = given[:4]
+    rank = a.dim() + len(new[0])
+    shapes = []
+    for tensor, dims in zip((a, b, c), new, strict=True):
+        own = iter(tensor.size())
+        if tensor.dim() + len(dims) != rank or tensor.dtype != a.dtype:
+            return NotImplemented
+        shapes.append([1 if d in dims else next(own) for d in range(rank)])
+    return dense([n for d, n in enumerate(broadcast(shapes)) if d not in summed], a.dtype)

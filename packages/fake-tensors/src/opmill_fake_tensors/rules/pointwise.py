@@ -58,6 +58,7 @@ _declare("__and__ __or__ __xor__ __lshift__ __rshift__", "promote", "integers", 
 _declare("hypot heaviside floor_divide", "promote")
 _declare("gcd lcm", "promote", "numbers")
 _declare("logaddexp logaddexp2", "promote", "floats", in_place=False)
+_declare("igamma igammac", "promote", "floats")
 _declare("nextafter", "promote", "floats")
 
 _declare("abs", "tensors", "numbers", complexes=True)
@@ -89,6 +90,18 @@ _declare("exp2 expm1 log2 log10 log1p asin acos atan asinh acosh atanh erf erfc 
 _declare("atan2 copysign xlogy polygamma", "float")
 _declare("special_entr special_i0e special_i1 special_i1e special_erfcx special_ndtri special_log_ndtr", "float", in_place=False)
 _declare("special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_xlog1py special_zeta", "float", in_place=False)
+_declare(
+    "special_airy_ai special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 "
+    "special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0",
+    "float",
+    in_place=False,
+)
+for _name in (
+    "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h "
+    "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
+    "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w"
+).split():
+    _declare(f"special_{_name}", "float", in_place=False)
 
 _declare("eq ne", "bool", complexes=True, bools=True)
 _declare("lt le gt ge", "bool")
@@ -310,6 +323,14 @@ def _pair(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any])
     return laid_out(args, args[0].dtype.to_complex())
 
 
+def _frexp(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Mantissas, and exponents, both laid out as a loop lays them out."""
+    [x] = args
+    if kwargs or not x.is_floating_point():
+        return NotImplemented
+    return laid_out([x], x.dtype), laid_out([x], torch.int32)
+
+
 def _where(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if overload != "self" or kwargs:
         return NotImplemented
@@ -336,7 +357,7 @@ def _rows() -> dict[str, Callable[..., Any]]:
         if record.in_place:
             everywhere = record.operands in ("floats", "subtracted")
             out[f"aten::{name}_"] = partial(rule if everywhere else _pointwise, record.result)
-    return {**out, **_WITH_ROUNDING, "aten::where": _where, "aten::complex": _pair, "aten::polar": _pair}
+    return {**out, **_WITH_ROUNDING, "aten::where": _where, "aten::complex": _pair, "aten::polar": _pair, "aten::frexp": _frexp}
 
 
 RULES = _rows()

@@ -73,7 +73,8 @@ def _prod(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False, *, d
 @RULES.row("mean")
 def _mean(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     dtype = dtype or x.dtype
-    return _reduced(x, dim, keepdim, dtype) if overload in ("", "dim") and dtype.is_floating_point else NotImplemented
+    divides = dtype.is_floating_point or (dtype.is_complex and x.is_complex())
+    return _reduced(x, dim, keepdim, dtype) if overload in ("", "dim") and divides else NotImplemented
 
 
 @RULES.row("amax amin")
