@@ -319,3 +319,95 @@ def test_the_counter_counts_what_failed_too() -> None:
             counts.append(RemovableHandle.next_id - start)
             assert not m._forward_hooks
         assert counts == [1, 1]
+
+
+def removed_alone(handles: list[RemovableHandle], x: torch.Tensor) -> Any:
+    for handle in handles:
+        handle.remove()
+    return x + len(handles)
+
+
+def removed_twice(handles: list[RemovableHandle], x: torch.Tensor) -> Any:
+    handles[0].remove()
+    handles[-1].remove()
+    handles[0].remove()
+    return x + 1
+
+
+def removed_as_listed(handles: list[RemovableHandle], x: torch.Tensor) -> Any:
+    tables = [handle.hooks_dict_ref() for handle in handles]
+    there = [table is not None and handle.id in table for handle, table in zip(handles, tables, strict=True)]
+    handles[-1].remove()
+    return there, [len(table or ()) for table in tables], tables[0] is tables[-1], x * 2
+
+
+def removed_in_a_block(handles: list[RemovableHandle], x: torch.Tensor) -> Any:
+    with handles[0]:
+        y = x.sin()
+    return y
+
+
+KEPT: list[nn.Module] = []
+
+
+def put_new(m: Net, x: torch.Tensor) -> dict[str, list[RemovableHandle]]:
+    """Handles of hooks that are made anew, by what is said of them."""
+    other, gone = nn.Linear(4, 4), nn.Linear(4, 4)
+    KEPT[:] = [other]
+    return {
+        "forward": [m.first.register_forward_hook(lambda *given: given[-1] + 1), m.first.register_forward_hook(lambda *given: None)],
+        "of two modules": [m.first.register_forward_hook(lambda *given: None), m.second.register_forward_hook(lambda *given: None)],
+        "of another module each time": [other.register_forward_hook(lambda *given: None, with_kwargs=True)],
+        "of a module that is gone": [gone.register_forward_hook(add), gone.register_full_backward_hook(lambda *given: None)],
+        "backward": [
+            m.first.register_full_backward_hook(lambda *given: None),
+            m.second.register_full_backward_pre_hook(lambda *given: None),
+        ],
+        "of a tensor": [x.register_hook(lambda gradient: gradient * 2), x.register_hook(lambda gradient: None)],
+        "of a state": [m._register_state_dict_hook(lambda *given: None)],
+    }
+
+
+@pytest.mark.parametrize("kind", put_new(Net(), torch.ones(3, requires_grad=True)))
+@pytest.mark.parametrize("life", [removed_alone, removed_twice, removed_as_listed, removed_in_a_block])
+def test_handles_of_hooks_that_are_made_anew(life: Program, kind: str) -> None:
+    m = Net()
+    tables = [m.first._forward_hooks, m.second._forward_hooks, m.first._forward_hooks_with_kwargs, m.first._backward_hooks]
+    made: list[Any] = []
+    compiled = capture(life, "eager", on_translation=made.append)  # type: ignore[arg-type]
+    for k in range(6):
+        given, left = [], []
+        for each in (compiled, life):
+            x = torch.full((3,), k / 3.0, requires_grad=True)
+            handles = put_new(m, x)
+            given.append(outcome(each, handles.pop(kind), x))
+            left.append(([len(table) for table in tables], len(x._backward_hooks or ())))
+            for handle in itertools.chain(*handles.values()):
+                handle.remove()
+            for table in (*tables, m.second._backward_pre_hooks):
+                table.clear()
+        assert same(*given) and left[0] == left[1], (given, left)
+    assert len(made) <= 3
+
+
+def test_gradients_that_a_hook_keeps_between_graphs() -> None:
+    """What draws maps of what a network looks at."""
+    m = Net()
+
+    def fn(x: torch.Tensor) -> Any:
+        kept: dict[str, Any] = {}
+        handle = m.first.register_full_backward_hook(lambda module, given, gradients: kept.update(first=gradients[0]))
+        m.zero_grad()
+        m(x).sum().backward()
+        handle.remove()
+        return kept["first"], m.second.weight.grad.clone()  # type: ignore[union-attr]
+
+    made: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=made.append)
+    counts = []
+    for k in range(6):
+        x = torch.full((3, 4), k - 1.0, requires_grad=True)
+        assert same(compiled(x), fn(x))
+        assert not m.first._backward_hooks
+        counts.append(len(made))
+    assert counts[2] == counts[-1], counts

@@ -337,7 +337,7 @@ def dict_(vm: Interpreter, obj: dict[Hashable, object], source: Any) -> Value:
     """A dictionary: guarded by class and keys, its values when they are read."""
     if id(obj) in vm.tables:
         vm.unsupported("FE020", "a dictionary", f"it is that of a {type(vm.tables[id(obj)]).__qualname__} as well")
-    of_hooks = holds_hooks(obj, getattr(source, "key", None), getattr(getattr(source, "base", None), "base", None) in vm.modules)
+    of_hooks = holds_hooks(obj, source, vm.modules)
     if vm.is_module_table(source):
         vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
@@ -500,7 +500,7 @@ def bound_builtin(vm: Interpreter, obj: Any, owner: object, source: Source | Non
     *(types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType),
     *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, property, classmethod, staticmethod),
     *(torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops),
-    *(types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar, super, functools._lru_cache_wrapper, weakref.ref),
+    *(types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar, super, functools._lru_cache_wrapper),
 )
 def builtin(vm: Interpreter, obj: object, source: Source | None) -> Value:
     """A function, a method or a descriptor of C, known by identity."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Callable, Hashable, NamedTuple
 
 import torch
 from torch.nn.modules import module
 from torch.utils.hooks import RemovableHandle
 
-from opmill_guards.source import Attr, Pinned, Source
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Referent, Source
 
 from .base import Machine, Value
 from .constant import ConstantValue
@@ -115,9 +116,18 @@ class GivenId(IdOfHandle):
         return self.vm.wrap(self.obj, self.source)
 
 
-def holds_hooks(table: object, name: object, of_module: bool) -> bool:
-    """Whether a dictionary, which has this name where a module has it, is one for hooks."""
-    return (of_module and name in TABLES) or is_of_all_modules(table)
+def holds_hooks(table: object, source: Source | None, modules: Container[object]) -> bool:
+    """Whether a dictionary, which was found there, is one for hooks. ``modules``: where there are modules."""
+    if type(source) is Referent and leads_to_hooks(source.base):
+        return True
+    of_module = type(source) is Item and source.key in TABLES and type(source.base) is InstanceDict and source.base.base in modules
+    return of_module or is_of_all_modules(table)
+
+
+def leads_to_hooks(source: Source) -> bool:
+    """Whether what is found there is a weak reference of a handle to a dictionary of hooks."""
+    held = source.base if type(source) is Item and type(source.key) is int else source
+    return type(held) is Item and type(held.base) is InstanceDict and held.key in ("hooks_dict_ref", "extra_dict_ref")
 
 
 def is_of_all_modules(table: object) -> bool:
@@ -154,5 +164,6 @@ __all__ = [
     "holds_hooks",
     "is_counter",
     "is_of_all_modules",
+    "leads_to_hooks",
     "next_id",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Callable, Hashable
 
 from opmill_guards.guard import ANY_KEY, Absent, DictKeys, SizeRelation
-from opmill_guards.source import DictKeyAt, Source
+from opmill_guards.source import DictKeyAt, DictValueAt, Item, Source
 from opmill_guards.storage import keys_of
 
 from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, class_has, content, is_iterable, written_in_python
@@ -95,7 +95,7 @@ class DictValue(Value):
         tracked, keys = list(self.known_before.values()), keys_of(self.obj)
         if len(tracked) != len(keys):  # a key says of another that it is equal, and not each time
             return tuple(keys)
-        return tuple(ANY_KEY if type(each.source) is DictKeyAt else key for (each, _), key in zip(tracked, keys))
+        return tuple(ANY_KEY if type(each.source) is DictKeyAt or type(each) is GivenId else key for (each, _), key in zip(tracked, keys))
 
     @property
     def known_before(self) -> dict[Hashable, tuple[Value, Value | Lazy]]:
@@ -126,6 +126,8 @@ class DictValue(Value):
         self.holds_hooks = True
         for place, (number, (_, item)) in enumerate(self.items.items()):
             if type(number) is int and self.source is not None:
+                if type(item) is Lazy and type(item.source) is Item:
+                    item = Lazy(item.obj, DictValueAt(self.source, place))
                 self.items[number] = self.known_before[number] = (GivenId(vm, number, DictKeyAt(self.source, place)), item)
 
     def place_of(self, key: GivenId) -> int | None:
@@ -227,8 +229,8 @@ class DictValue(Value):
         return ConstantValue(self.lookup(vm, hashed) is not MISSING)
 
     def guard_keys_for_presence(self, vm: Machine, key: object) -> None:
-        """Reading the item guards that it is there (identity or value of what it holds)."""
-        if not self.keys_guarded and type(self.items[key][1]) is Lazy:
+        """Reading the item guards that it is there (identity or value of what it holds). Of a hook its number says so."""
+        if not self.keys_guarded and type(self.items[key][1]) is Lazy and type(self.items[key][0]) is not GivenId:
             self.lookup(vm, key)
 
     def missing(self, vm: Machine, key: Value) -> Value:
@@ -255,7 +257,11 @@ class DictValue(Value):
         return ConstantValue(None)
 
     def m___delitem__(self, vm: Machine, key: Value) -> Value:
-        self.m_pop(vm, key)
+        hashed = self.hashed(vm, key)
+        if type(key) is GivenId and hashed in self.items:  # nobody looks at the hook
+            self.take(vm, hashed)
+        else:
+            self.m_pop(vm, key)
         return ConstantValue(None)
 
     def m_get(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
@@ -277,12 +283,16 @@ class DictValue(Value):
             if default is not None:
                 return default
             vm.throw(KeyError, key.constant())
+        self.take(vm, hashed)
+        return found
+
+    def take(self, vm: Machine, hashed: Hashable) -> None:
+        """Takes an item away that is there."""
         if hashed in self.unseen:  # whether there is something to delete depends on what was there before
             self.guard_keys(vm)
         self.history.append(Gone(self.items[hashed][0]))
         del self.items[hashed]
         self.changed(vm)
-        return found
 
     def m_popitem(self, vm: Machine, *which: Value, **named: Value) -> Value:
         ordered = issubclass(self.cls, collections.OrderedDict)

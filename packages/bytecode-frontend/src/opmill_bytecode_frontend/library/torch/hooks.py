@@ -3,22 +3,26 @@ graph has run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import collections
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Hashable, NoReturn
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from opmill_fake_tensors.strides import is_dense
-from opmill_guards.source import Pinned, Source
+from opmill_guards.guard import Predicate, TypeIs
+from opmill_guards.source import Pinned, Referent, Source
 
 from ...errors import Unsupported
 from ...graph.failing import is_harmless
-from ...interpretation.tracking import by_structure, tracks
+from ...interpretation.identity import root_is_pinned
+from ...interpretation.tracking import as_varying, builtin, by_structure, tracks
 from ...values.base import MISSING, Lazy, Machine, Value
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
-from ...values.handle_ids import GivenId
+from ...values.handle_ids import GivenId, leads_to_hooks
 from ...values.modules import ModuleValue
 from ...values.number import SymbolicNumber
 from ...values.objects import ObjectValue
@@ -83,6 +87,48 @@ class GivenHandle(ObjectValue):
         if name == "id" and found is not None and type(found[1]) is Lazy and type(found[1].obj) is int and found[1].source is not None:
             return GivenId(vm, found[1].obj, found[1].source)
         return super().instance_attribute(vm, name)
+
+
+class TableReference(BuiltinValue):
+    """A weak reference through which a handle of before the call finds a dictionary of hooks. Each handle may have one of its own: to which
+    dictionary it leads is looked up where it is; which one it is, is assumed where the program asks."""
+
+    def __init__(self, vm: Machine, obj: weakref.ref[dict[object, object]], source: Source) -> None:
+        super().__init__(obj, source)
+        self.vm = vm
+        vm.guard(TypeIs(source, weakref.ref))
+
+    def constant(self) -> object:
+        self.vm.guard_object(self)
+        return self.obj
+
+    def key(self, vm: Machine) -> Hashable:
+        return self.constant()
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        table = self.obj()
+        if args or kwargs:
+            return super().call(vm, args, kwargs)
+        if table is None:
+            vm.guard(Predicate(self.source, leads_nowhere, "leads to nothing that lives"))
+            return NONE
+        return vm.wrap(table, Referent(self.source))
+
+
+def leads_nowhere(reference: Callable[[], object]) -> bool:
+    """Whether what a weak reference was for is gone."""
+    return reference() is None
+
+
+TABLES = (collections.OrderedDict, type(None))
+
+
+@tracks(weakref.ref)
+def reference(vm: Interpreter, obj: weakref.ref[dict[object, object]], source: Source | None) -> Value:
+    """A weak reference, known by identity; one that a handle of an argument has is known by what it leads to."""
+    if source is None or root_is_pinned(source) or not leads_to_hooks(source) or type(obj()) not in TABLES:
+        return builtin(vm, obj, source)
+    return as_varying(vm, obj, source) or TableReference(vm, obj, source)
 
 
 @tracks(RemovableHandle)
