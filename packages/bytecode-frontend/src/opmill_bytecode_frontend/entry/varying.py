@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import (
@@ -23,7 +24,8 @@ import torch
 from msgspec import Struct, field, structs
 
 from opmill_guards import reference
-from opmill_guards.guard import Equals, Is, Length, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
+from opmill_guards.guard import Equals, Is, Length, ModuleFacts, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
+from opmill_guards.kinds.module_tree import hooks_of
 from opmill_guards.source import Attr, Item, Local, Source
 from opmill_guards.storage import is_of, length_of
 from opmill_guards.weak import WeakObject, kind_of_held, living
@@ -85,6 +87,8 @@ class Varying(Struct, frozen=True):
     opaque: frozenset[Source] = frozenset()
     remade: bool = False
     """Whether functions and classes among the arguments that were made by calls are known by what they are made of, not by identity."""
+    rehooked: bool = False
+    """Whether hooks of modules are known by what they are made of, too."""
     apart: frozenset[tuple[type, str]] = frozenset()
     """Attributes of classes of modules that captured code was seen to change."""
     contents: frozenset[Source] = frozenset()
@@ -183,6 +187,8 @@ class Seen:
         self.called = called
         self.remade = remade
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
+        self.rehooked = False
+        """Whether modules had as many hooks of the same kinds at another call, which were others."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
         self.lengths: set[Source] = set(changing.lengths)
         self.rebound: set[Source] = set()
@@ -205,7 +211,8 @@ class Seen:
         often = [source for source, count in self.numbers.items() if count >= CHANGES]
         often += [source for source, count in self.texts.items() if count >= self.patience]
         opaque = frozenset(often if self.may_break else ())
-        known = Varying(opaque=opaque, remade=self.remade, apart=self.apart, contents=contents, called=self.called)
+        remade = self.remade or self.rehooked
+        known = Varying(opaque=opaque, remade=remade, rehooked=self.rehooked, apart=self.apart, contents=contents, called=self.called)
         known = structs.replace(known, lengths=frozenset(self.lengths), rebound=frozenset(self.rebound))
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
             return structs.replace(known, nothing=True)
@@ -238,6 +245,7 @@ class Seen:
                     continue
                 if type(guard) is ModuleTree and guard.snapshot is not None:
                     self.apart = self.apart.union(guard.snapshot.changed_attributes())
+                    self.rehooked = self.rehooked or any(has_other_hooks(each, values) for each in guard.modules)
                 elif type(guard) is TensorMatch:
                     with torch._C.DisableTorchFunctionSubclass():
                         self._note_tensor(guard, values)
@@ -381,6 +389,17 @@ def is_remade(guard: Is | TypeIs, now: object) -> bool:
     if isinstance(guard, Is):
         return now is not living(guard.object) and same_definition(now, guard.object)
     return type(now) is not guard.type and same_definition(type(now), guard.type)
+
+
+def has_other_hooks(facts: ModuleFacts, values: Mapping[str, object]) -> bool:
+    """Whether a module has as many hooks as it had, of the same kinds, and not the same ones: each call puts its own."""
+    module = value_of(facts.source, values) if facts.hooks is not None and any(facts.hooks) else None
+    if facts.hooks is None or type(module) is not facts.type:
+        return False
+    pairs = [
+        (hook, held) for now, before in zip(hooks_of(module), facts.hooks, strict=True) for hook, held in itertools.zip_longest(now, before)
+    ]
+    return all(type(hook) is kind_of_held(held) for hook, held in pairs) and any(hook is not living(held) for hook, held in pairs)
 
 
 def is_made_by_function(made: type | FunctionType) -> bool:

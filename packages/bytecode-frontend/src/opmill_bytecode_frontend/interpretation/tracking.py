@@ -265,8 +265,9 @@ def keys_are_known(vm: Interpreter, source: Any) -> bool:
     if type(source) is Pinned:
         return source.label.endswith("__dataclass_fields__") or source.label in GLOBAL_HOOKS
     if vm.is_module_table(source) and source.key in HOOKS:
-        vm.modules[source.base.base].assumes_hooks = True
-        return True
+        module = vm.modules[source.base.base]
+        module.assumes_hooks = module.rehooked is None
+        return module.assumes_hooks
     return False
 
 
@@ -542,6 +543,8 @@ def module(vm: Interpreter, obj: torch.nn.Module, source: Source | None) -> Valu
     if not vars(obj).keys() >= set(STORES):  # its ``__init__`` has yet to run
         return object_(vm, obj, source)
     value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
+    if vm.varying.rehooked and any(vars(obj).get(name) for name in HOOKS):
+        value.rehooked = vm
     vm.use_module(value)
     return value
 

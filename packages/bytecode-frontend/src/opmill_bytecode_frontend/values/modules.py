@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CALLED = ("_forward_pre_hooks", "_forward_hooks")
 CALLED_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (*CALLED_BACKWARD, *reversed(CALLED))
+HOOK_TABLES = (*HOOKS, "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 STORES = ("_parameters", "_buffers", "_modules")
 COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
@@ -105,6 +106,8 @@ class ModuleValue(ObjectValue):
         """Whether attributes are found as ``torch.nn.Module`` finds them."""
         self.assumes_hooks = False
         """Whether its hooks matter: a module whose ``forward`` alone was read may have any."""
+        self.rehooked: Machine | None = None
+        """Who assumes of its hooks what they are made of, where each call puts others."""
 
     def describe(self) -> str:
         return f"module {self.cls.__qualname__}"
@@ -192,8 +195,18 @@ class ModuleValue(ObjectValue):
         else:
             super().setattr(vm, name, value)
 
+    def assume_hooks(self) -> None:
+        """Its hooks are the same ones, or as many, which are read where they are."""
+        if self.rehooked is None:
+            self.assumes_hooks = True
+            return
+        for name in HOOK_TABLES:
+            table = self.own(self.rehooked, name) if name in self.obj.__dict__ else None
+            if isinstance(table, DictValue) and table.source is not None:
+                table.guard_keys(self.rehooked)
+
     def has_hooks(self) -> bool:
-        self.assumes_hooks = True
+        self.assume_hooks()
         return any(self.table_now(h) for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
 
     def table_now(self, name: str) -> Collection[object]:

@@ -29,7 +29,7 @@ _IGNORED_ON_CLASSES = frozenset({"__weakref__", "__dict__", "__doc__", "__annota
 
 def facts_of(source: Source, module: Any, hooks: bool = True) -> ModuleFacts:
     """What is assumed of a module as it is now, wherever else it may be found. ``hooks``: whether its hooks matter."""
-    return ModuleFacts(source, type(module), _hooks(module) if hooks else None)
+    return ModuleFacts(source, type(module), hooks_of(module) if hooks else None)
 
 
 def _global_hooks() -> tuple[dict[Any, Any], ...]:
@@ -41,7 +41,8 @@ def _same_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(x is living(y) for x, y in zip(a, b))
 
 
-def _hooks(module: Any) -> tuple[tuple[Any, ...], ...]:
+def hooks_of(module: Any) -> tuple[tuple[Any, ...], ...]:
+    """The hooks of a module by kind, in the order of ``coverage.HOOKS``."""
     own = vars(module)
     return tuple(tuple((own.get(name) or {}).values()) for name in HOOKS)
 
@@ -101,7 +102,7 @@ def _different_module(facts: ModuleFacts, read: Read) -> tuple[str, str] | None:
         return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: nothing there ({error})"
     if type(module) is not facts.type:
         return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: a {type(module).__qualname__}"
-    if facts.hooks is not None and not all(map(_same_items, _hooks(module), facts.hooks)):
+    if facts.hooks is not None and not all(map(_same_items, hooks_of(module), facts.hooks)):
         return f"{facts.source}: the hooks that it had", f"hooks of {facts.source} changed"
     return None
 

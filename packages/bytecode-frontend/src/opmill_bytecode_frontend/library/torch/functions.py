@@ -49,7 +49,7 @@ CALL_OF_MODULES = torch.nn.Module._call_impl.__code__
 
 def has_hooks_for_exceptions(module: Any) -> bool:
     """Whether hooks of a module, or of all modules, are called also where ``forward`` raises."""
-    module.assumes_hooks = True
+    module.assume_hooks()
     of_all = torch.nn.modules.module._global_forward_hooks_always_called
     return bool(of_all or module.table_now("_forward_hooks_always_called"))
 
