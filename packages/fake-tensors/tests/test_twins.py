@@ -61,6 +61,27 @@ def test_what_varies_together_is_what_the_kernel_computes(row, monkeypatch):
     torch.testing.assert_close(row(x), want)
 
 
+DIAGONALS = {
+    "in rows": lambda x: x.clone(),
+    "in columns": lambda x: x.T.clone().T,
+    "wide": lambda x: x.T.clone(),
+    "with gaps": lambda x: x.repeat(1, 2)[:, ::2],
+    "of halves": lambda x: x.half(),
+    "of one column": lambda x: x[:, :1].clone(),
+}
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("make", DIAGONALS.values(), ids=DIAGONALS)
+def test_diagonals_as_eager_of_any_size(make, wrap):
+    from opmill_fake_tensors import twins
+
+    assert differs(lambda x: make(x).fill_diagonal_(3.0, wrap=wrap), lambda size: torch.rand(size, 3)) is None
+    for size in (1, 2, 3, 4, 5, 8, 9, 13):
+        x = torch.rand(size, 3, generator=torch.Generator().manual_seed(size))
+        assert torch.equal(twins.fill_diagonal(make(x), 3.0, wrap), make(x).fill_diagonal_(3.0, wrap=wrap))
+
+
 DOWN = {
     f"{name}, {layout}": (getattr(torch.ops.aten, f"{name}_backward").default, turn)
     for name in "upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa".split()

@@ -84,6 +84,16 @@ def corrcoef(x: torch.Tensor) -> Any:
     return (together / deviations.unsqueeze(1) / deviations.unsqueeze(0)).clip(-1, 1)
 
 
+def fill_diagonal(x: torch.Tensor, value: Any, wrap: bool = False) -> Any:
+    """``fill_diagonal_`` of a matrix; where it wraps, the diagonal begins again behind a row that it leaves out."""
+    if x.dim() != 2 or not x.is_floating_point():  # others take a value that does not fit
+        with torch._C._DisablePythonDispatcher():
+            return torch.ops.aten.fill_diagonal_.default(x, value, wrap)
+    rows, columns = torch.arange(x.shape[0], device=x.device), torch.arange(x.shape[1], device=x.device)
+    place = rows % (x.shape[1] + 1) if wrap else rows
+    return x.masked_fill_(place.unsqueeze(1) == columns, value)
+
+
 RESAMPLINGS = (
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
     "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa "
@@ -100,6 +110,7 @@ def twins() -> dict[Any, Twin]:
             found[packet.vec] = resampled(name)
     found[torch.ops.aten.take_along_dim.default] = along
     found[torch.ops.aten.kron.default] = kron
+    found[torch.ops.aten.fill_diagonal_.default] = fill_diagonal
     found[torch.ops.aten.cov.default] = cov
     found[torch.ops.aten.corrcoef.default] = corrcoef
     return found

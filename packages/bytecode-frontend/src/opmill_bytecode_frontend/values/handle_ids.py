@@ -63,6 +63,8 @@ class IdOfHandle(Value):
     as_subscript = as_operand
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if not hasattr(int, name):  # ``+=`` of an int is ``+``
+            return None
         return self.number().special(vm, name, [other.number() if isinstance(other, IdOfHandle) else other for other in args])
 
     def find_method(self, name: str) -> Callable[..., Value] | None:
