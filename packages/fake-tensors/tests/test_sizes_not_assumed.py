@@ -28,6 +28,8 @@ ROWS = {
     "bessel functions": lambda x: (torch.special.modified_bessel_i0(x), torch.special.spherical_bessel_j0(x.long())),
     "means of complex numbers": lambda x: (torch.complex(x, x).mean(0), torch.complex(x, x).mean()),
     "put": lambda x: (x.put(torch.tensor([1, 2]), torch.ones(2)), x.T.put(x.argmax(1), x[:, 0], accumulate=True)),
+    "memory of another": lambda x: torch.ones(2, int(aten._has_same_storage_numel(x, x * 2))),
+    "memory of another type": lambda x: torch.ones(2, int(aten._has_same_storage_numel(x[1:], x.double()))),
     "put in place": lambda x: x.clone().put_(torch.tensor([1, 2]), torch.ones(2)),
     "bilinear": lambda x: (F.bilinear(x, x, torch.ones(2, 4, 4)), F.bilinear(x[None], x[None], torch.ones(2, 4, 4), torch.ones(2))),
     "bernoulli": lambda x: (aten.bernoulli(x), aten.bernoulli.p(x.T, 0.5), aten.bernoulli.Tensor(x.T, x.T)),

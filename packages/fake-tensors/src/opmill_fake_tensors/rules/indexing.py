@@ -262,6 +262,7 @@ def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_f
     return dense(sizes, dtype or torch.get_default_dtype())
 
 
+@SYMBOLIC.row("_efficientzerotensor")
 @RULES.row("zeros ones empty rand randn")
 def _zeros(
     overload: str,

@@ -322,5 +322,11 @@ def _scattered(x: Tensor, part: Tensor, view: Tensor) -> Any:
     return alike(x)
 
 
+@SYMBOLIC.row("_has_same_storage_numel")
+def _has_same_storage_numel(overload: str, x: Tensor, other: Tensor) -> bool:
+    """What forward derivatives ask before a tensor is given its tangent."""
+    return surely(x.untyped_storage().nbytes() * other.itemsize == other.untyped_storage().nbytes() * x.itemsize)
+
+
 for _name in ("as_strided", "t", "transpose", "squeeze", "unsqueeze"):
     _in_place(_name)

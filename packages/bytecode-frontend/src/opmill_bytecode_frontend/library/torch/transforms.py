@@ -13,6 +13,7 @@ from opmill_guards.source import Pinned
 
 from ...values.base import Value
 from ...values.constant import ConstantValue
+from ...values.number import SymbolicNumber
 from ...values.tensor import TensorValue
 from ..registry import handles, named
 from .overrides import below
@@ -28,7 +29,11 @@ def recorded(vm: Interpreter, function: Callable[..., object], args: list[Value]
     """Put a step that returns a constant into the graph, and take it now, so that what follows sees it."""
     lower = vm.recorder.lower
     vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in kwargs.items()})
-    return vm.fresh(function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in kwargs.items()}))
+
+    def taken(value: Value) -> object:
+        return value.number if isinstance(value, SymbolicNumber) else vm.plain(value)
+
+    return vm.fresh(function(*map(taken, args), **{k: taken(v) for k, v in kwargs.items()}))
 
 
 def wrapped(value: Value) -> bool:
