@@ -179,6 +179,7 @@ MAKERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "unique_consecutive": (lambda x: torch.unique_consecutive(x, return_counts=True), [ints(0, 2, 9)]),
     "repeat_interleave": (lambda x, r: torch.repeat_interleave(x, r, dim=0), [floats(5, 2), ints(0, 3, 5)]),
     "bincount": (lambda x: torch.bincount(x, minlength=3), [ints(0, 9, 7)]),
+    "bincount with weights": (lambda x: torch.bincount(x, torch.ones(7), minlength=3), [ints(0, 9, 7)]),
     "item": (lambda x: (n := x.item(), torch.arange(n), torch.zeros(n, 2), n * 2), [ints(0, 4)]),
     "slice by item": (lambda n, x: (k := n.item(), x[:k], x[k:], x[:, : k + 1], x[-2:k]), [ints(-7, 8), floats(5, 3)]),
     "select by item": (lambda n, x: (k := n.item(), x.select(0, k)), [ints(-5, 5), floats(5, 3)]),
@@ -194,11 +195,17 @@ def test_what_is_counted(name: str) -> None:
     agree(fn, *make)
 
 
+def test_what_is_counted_up_to_a_size_that_changes() -> None:
+    agree(lambda x, y: torch.bincount(x, minlength=y.shape[0]), ints(0, 9, 7), floats(4), symbolic=True)
+    agree(lambda x, y: y / torch.bincount(x, minlength=y.shape[0])[:, None], ints(0, 6, 7), floats(4, 2), symbolic=True, refusals=True)
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "reduction of nothing": (lambda x, m: (x[m], x[m].max(0)), [floats(4, 3), mask(4)]),
     "a view that does not divide": (lambda x, m: (x[m], x[m].view(2, -1)), [floats(4, 3), mask(4)]),
     "a negative size": (lambda n: (k := n.item(), torch.ones(k)), [ints(-3, 4)]),
     "an index out of range": (lambda n, x: (k := n.item(), x.select(0, k)), [ints(-8, 8), floats(5, 3)]),
+    "as many as are counted": (lambda x, y: (n := torch.bincount(x, minlength=3), y / n[:, None]), [ints(0, 5, 7), floats(3, 4)]),
     "factors that do not fit": (lambda x, m: (x[m], x[m].t() @ x[:2]), [floats(4, 3), mask(4)]),
 }
 

@@ -283,3 +283,30 @@ def test_random_programs(first):
         for _ in range(4):
             args = arguments(rng)
             assert not differ(outcome(fn, args), outcome(compiled, args)), f"seed {seed}\n{text}"
+
+
+def test_degrees_of_nodes_of_graphs_of_any_size() -> None:
+    """Each layer of a network on graphs divides by them; a node that is none makes them more than there are."""
+
+    def layer(x: torch.Tensor, edges: torch.Tensor) -> Any:
+        n = x.shape[0]
+        messages = torch.zeros_like(x).index_add(0, edges[1].clamp(max=n - 1), x[edges[0]])
+        degrees = torch.bincount(edges[1], minlength=n).clamp(min=1)
+        return F.relu(messages / degrees[:, None]) + x, degrees
+
+    made: list[Any] = []
+    compiled = capture(layer, "eager", on_translation=made.append)
+    for n in (4, 6, 5, 9, 7, 2):
+        for beyond in (0, 0, 1):
+            generator = torch.Generator().manual_seed(n)
+            x, edges = torch.randn(n, 3, generator=generator), torch.randint(0, n, (2, 2 * n + 1), generator=generator)
+            edges[1, 0] = n - 1 + beyond
+            results = []
+            for each in (layer, compiled):
+                try:
+                    results.append(each(x, edges))
+                except RuntimeError as error:
+                    results.append((type(error), str(error)))
+            torch.testing.assert_close(results[1], results[0], rtol=0, atol=0) if not beyond else None
+            assert not beyond or results[0] == results[1]
+    assert len(made) <= 3

@@ -406,7 +406,7 @@ class FakeContext(TorchDispatchMode):
         number = self._contents.counts.get((id(self._contents.number_in(meta)), "number")) if meta.dtype is torch.bool else None
         return None if number is None or self.sizes is None else self.sizes.known(Relation(index_of(number[1]), "!="))
 
-    def _fresh(self, op: Operator, low: int, high: Any, of: torch.Tensor | None = None) -> Any:
+    def _fresh(self, op: Operator, low: Any, high: Any, of: torch.Tensor | None = None) -> Any:
         read = op.base_name == "_local_scalar_dense"
         same = self._contents.number_in if read else self._contents.same_as
         counts, of = self._contents.counts, None if of is None else same(of)
@@ -415,11 +415,12 @@ class FakeContext(TorchDispatchMode):
             return counts[key][1]
         assert self.sizes is not None
         where = self.sizes.where() if self.sizes.where is not None else ""
-        symbol = self.sizes.new(
-            None, low=low, high=high if type(high) is int else None, origin=f"{op.name} at {where}" if where else op.name
-        )
+        least, most = (n if type(n) is int else None for n in (low, high))
+        symbol = self.sizes.new(None, low=least or 0, high=most, origin=f"{op.name} at {where}" if where else op.name)
         if type(high) is torch.SymInt:
             self.sizes.learn(Relation(index_of(high) - symbol, ">="))
+        if type(low) is torch.SymInt:
+            self.sizes.learn(Relation(symbol - index_of(low), ">="))
         fresh = sym_int(self.sizes, symbol)
         if of is not None:
             counts[key] = of, fresh

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from .symbols.asking import positive, surely, typically
+from .symbols.asking import demanded, positive, surely, typically
 
 Shape = tuple[int, ...]
 
@@ -69,7 +69,7 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> Shape:
             if surely(out[d] == 1):
                 out[d] = size
             elif not surely(size == 1) and not same((size,), (out[d],)) and size != 1:
-                if out[d] != 1 and out[d] != size:
+                if out[d] != 1 and not demanded(out[d] == size):
                     raise RuntimeError(
                         f"The size of tensor a ({out[d]}) must match the size of tensor b ({size}) at non-singleton dimension {d}"
                     )

@@ -77,7 +77,7 @@ def _repeat_interleave(overload: str, fresh: Fresh, repeats: Tensor, *, output_s
 
 @COUNTED.row("bincount")
 def _bincount(overload: str, fresh: Fresh, x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
-    if overload != "" or x.dim() != 1 or type(minlength) is not int or (weights is not None and not same(weights.size(), x.size())):
+    if overload != "" or x.dim() != 1 or (weights is not None and not same(weights.size(), x.size())):
         return NotImplemented
     dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
     return dense((fresh(minlength, None),), dtype)
