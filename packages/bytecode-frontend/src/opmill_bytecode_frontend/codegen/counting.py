@@ -13,6 +13,7 @@ from ..graph.recorder import is_held
 from ..graph.versions import count, kept, uncounted, versions, written
 from ..values.base import Value
 from ..values.tensor import TensorValue
+from ..values.wrapped import is_wrapped
 from .rebuild import Rebuilder
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def counting(r: Rebuilder, recorder: Recorder, loads: Sequence[object]) -> Count
     """Statements around the graph that keep version counters as eager counts: several writes of a tensor, and those that do not count."""
     plain = [v for v in recorder.inputs if isinstance(v, TensorValue) and is_read(v) and isinstance(v.obj, torch.Tensor)]
     named = {id(v): f"_held[{loads.index(v.source)}]" if is_held(v) else r.source(v.source) for v in plain}
-    often = [v for v in plain if written(v.fake) > 1]
+    often = [v for v in plain if written(v.fake) > 1 or is_written_inside(v)]
     never = [v for v in plain if uncounted(v)]
     made = Counting([], "{}", [])
     if never:
@@ -42,6 +43,11 @@ def counting(r: Rebuilder, recorder: Recorder, loads: Sequence[object]) -> Count
         pairs = "".join(f"({named[id(v)]}, {v.fake._version}), " for v in often)
         made.behind.append(f"{r.constants.name(count)}(({pairs}), {before})")
     return made
+
+
+def is_written_inside(value: TensorValue) -> bool:
+    """Whether an input is a wrapper that is written to: a graph writes to what is inside, and counts that."""
+    return is_wrapped(value) and not value.fake.is_inference() and value.fake._version > 0
 
 
 def is_read(value: Value) -> bool:

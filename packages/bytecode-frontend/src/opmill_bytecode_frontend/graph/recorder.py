@@ -51,7 +51,7 @@ from .open_floats import changes, opened
 from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
 from .questions import name_of
 from .regions import Region
-from .results import PLAIN, contains_tensor, is_answer, on_processor
+from .results import PLAIN, contains_tensor, is_answer, is_member, on_processor
 from .said import Said
 from .several import refused_write
 from .versions import Writes, memory, versions
@@ -317,11 +317,14 @@ class Recorder:
                 return value.cls._make(items)
             return torch.Size(items) if value.cls is torch.Size and fakes else tuple(items)
         if kind is DictValue:
-            return {k.constant(): self.lower(v, fakes, kept) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
+            items = [self.lower(v, fakes, kept) for v in value.all_values(self.vm)]
+            if not fakes:  # torch writes what is in a dict as it prints itself
+                items = [self.hold("member", v) if isinstance(v, enum.Enum) else v for v in items]
+            return dict(zip((k.constant() for k in value.key_values(self.vm)), items, strict=True))
         if kind is SliceValue:
             return slice(*[self.lower(v, fakes) for v in value.parts])
-        if type(part := content(value)) is ConstantValue:  # what an object of a class derived from a number is
-            return self.lower(part, fakes, kept)
+        if type(part := content(value)) is ConstantValue and not kept:  # what an object of a class derived from a number is
+            return self.lower(part, fakes)
         try:
             plain = value.constant()
         except NotConstant:
@@ -332,6 +335,8 @@ class Recorder:
             if plain.dtype.kind == "b":  # for which torch has errors of its own
                 raise not_graphable(value)
             return plain.item()
+        if kept and part is not value and not is_member(plain):  # which the text of a graph would turn into what it is derived from
+            raise not_graphable(value)
         if (
             isinstance(plain, PLAIN)
             or (callable(plain) and not isinstance(plain, torch.nn.Module))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import torch
 
 #: Python objects that may stand in a graph as arguments.
@@ -10,6 +12,11 @@ PLAIN = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator),
 )
 ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+def is_member(value: object) -> bool:
+    """Whether the text of a graph can name it: a member of an enumeration."""
+    return isinstance(value, enum.Enum) and type(value).__members__.get(value.name or "") is value
 
 
 def is_answer(result: object) -> bool:

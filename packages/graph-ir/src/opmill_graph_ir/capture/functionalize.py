@@ -129,9 +129,20 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
         return cell(*args, **kwargs)
     if (prepare := PREPARED.get(target)) is not None:
         args, kwargs = prepare(args, kwargs)
+    if isinstance(target, type):  # of wrappers, whose objects may keep what they are given
+        args, kwargs = _thawed(args), _thawed(kwargs)
     if has_out(target, args, kwargs):
         return into_out(target, args, kwargs, recorder.state.origin)
     return target(*args, **kwargs)
+
+
+def _thawed(value: Any) -> Any:
+    """Lists and dicts as the program has them, of those that stand in graphs, which nobody may change."""
+    if isinstance(value, list):
+        return [_thawed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _thawed(item) for key, item in value.items()}
+    return tuple(map(_thawed, value)) if type(value) is tuple else value
 
 
 def _is_opaque(node: torch.fx.Node) -> bool:

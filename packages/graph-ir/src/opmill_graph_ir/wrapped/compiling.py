@@ -9,7 +9,7 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.wrappers import Form
-from opmill_runtime_cache.store import Store
+from opmill_runtime_cache.store import Store, key_of
 
 from ..enabling import turns_gradients_on
 from ..errors import GraphError
@@ -36,7 +36,10 @@ def compile_wrapped(
     differentiates = torch.is_grad_enabled() or turns_gradients_on(gm, inputs)
     wanted = [k for k, form in enumerate(forms) if form is not None and differentiates and inputs[k].requires_grad]
     gradients = {k: _supposed(inputs[k]) for k in wanted}
-    gm, views = views_taken_out(gm, wanted)
+    calm = not differentiates or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    gm, views = views_taken_out(gm, [k for k, form in enumerate(forms) if form is not None], inputs if calm else None)
+    if kept is not None and kept[1] is not None and views is not None:
+        kept = kept[0], key_of(kept[1], views.said)
     memory = Memory.of(gm, inputs, forms, kept)
     known = memory.read() if memory is not None else None
     if known is not None:
