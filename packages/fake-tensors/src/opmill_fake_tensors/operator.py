@@ -22,7 +22,7 @@ _EMPTY = (
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _OF_TORCH = ("aten", "prim", "prims", "profiler", "sym")
 _NUMBERS = ("int", "float", "bool", "number", "complex", "str", "SymInt", "SymFloat", "SymBool")
-_EXCHANGING = ("_c10d_functional", "c10d_functional", "_dtensor::")
+_EXCHANGING = ("_c10d_functional", "c10d_functional", "_dtensor::", "opmill_exchange::")
 _UNPROBED = frozenset(
     f"aten::{n}"
     for n in "copy_ _to_copy clone fill_ zero_ set_ resize_ resize_as_ _local_scalar_dense record_stream _resize_output_".split()

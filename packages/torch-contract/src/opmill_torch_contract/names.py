@@ -89,6 +89,7 @@ NAMES: tuple[Row, ...] = (
         "torch.distributed.distributed_c10d._group_or_default_group torch.distributed.distributed_c10d._canonicalize_group_rank "
         "torch.distributed.distributed_c10d._world",
     ),
+    *rows("messages between processes end the graph", "torch._C._distributed_c10d._register_work"),
     # --- switches of a thread ---
     *rows(
         "changes of torch's switches are not seen by guards: stale code could run",

@@ -6,6 +6,7 @@ one. What they read of objects that outlive the call is compared when they run (
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opmill_fake_tensors.symbols import index
+
 from ..errors import Unsupported
 from ..graph import pending
 from ..graph.leaves import is_leaf
-from ..graph.regions import Region
+from ..graph.regions import SIZE, Region
 from ..graph.versions import written
 from ..values.base import Raised, Value
 from ..values.tensor import TensorValue
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
 
 Record = Callable[[Region], object]
+Drawn = tuple[str, object, list[object], str]
 
 
 class Backward:
@@ -43,7 +47,7 @@ class Backward:
         self.again = True
         """Whether it can be recorded again: its forward is in no body."""
         self.reads: list[tuple[object, Any, str]] = []
-        self.drawn: object = None
+        self.drawn: Drawn = "", None, [], ""
         self.saved: list[tuple[torch.Tensor, int]] = []
         """What autograd keeps for it, with how often that had been written: it refuses a backward that would read something else."""
         self.unsaved: list[torch.Tensor] = []
@@ -62,11 +66,31 @@ class Backward:
         return returned
 
 
-def drawing(region: Region, returned: object) -> object:
-    """What tells recorded graphs apart."""
-    nodes = [f"{n.op} {n.name} {n.target!r} {n.args!r} {n.kwargs!r}" for n in region.graph.nodes]
+def drawing(region: Region, returned: object) -> Drawn:
+    """What tells recorded graphs apart. A size is the same whichever step of the graph outside reads it."""
+    sizes = {inner: f"size<{name}>" for outer, inner in region.lifted.items() if (name := outer.meta.get(SIZE))}
+
+    def shown(node: torch.fx.Node) -> str:
+        if node in sizes:
+            return sizes[node]
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: sizes.get(each, each))
+        return f"{node.op} {node.name} {node.target!r} {args!r} {kwargs!r}"
+
     inner = {name: getattr(held, "code", id(held)) for name, held in region.attributes.items()}
-    return nodes, inner, list(region.lifted), repr(returned)
+    nodes = "\n".join(shown(node) for node in region.graph.nodes)
+    return nodes, inner, [sizes.get(inside, outer) for outer, inside in region.lifted.items()], repr(returned)
+
+
+def _as_known(vm: Interpreter, drawn: Drawn) -> object:
+    """The same with sizes that have turned out to be one under one name."""
+    sizes = vm.recorder.numbers.sizes
+
+    def name(found: re.Match[str]) -> str:
+        return f"size<{sizes.simplify(index(found[1]))}>" if found[1] in sizes.symbols else found[0]
+
+    nodes, inner, lifted, returned = drawn
+    said = [re.sub(r"size<(\w+)>", name, each) if isinstance(each, str) else each for each in (nodes, *lifted)]
+    return said, inner, returned
 
 
 def settle(vm: Interpreter) -> None:
@@ -82,7 +106,7 @@ def settle(vm: Interpreter) -> None:
             vm.recorder.regions.append(backward.forward)
             with torch.no_grad():  # which is no step of the graph
                 backward.run(vm, Region())
-            changed = backward.drawn != before
+            changed = _as_known(vm, backward.drawn) != _as_known(vm, before)
         except (Unsupported, Raised):
             changed = True
         finally:

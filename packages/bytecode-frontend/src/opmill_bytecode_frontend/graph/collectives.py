@@ -14,6 +14,8 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 OPS = torch.ops._c10d_functional
+OWN = torch.ops.opmill_exchange
+"""See `exchange_operators`, which defines them before anything here is called."""
 
 
 class Pending:
@@ -89,7 +91,7 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 def all_reduce(tensor: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False) -> Pending | None:
     """``torch.distributed.all_reduce``."""
     name = c10d._group_or_default_group(group).group_name
-    return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], [tensor], async_op)
+    return ended(OPS.all_reduce(real(tensor).contiguous(), op, name), [(real(tensor), None)], [tensor], async_op)
 
 
 def broadcast(
@@ -167,3 +169,65 @@ def all_to_all(
     exchanged = OPS.all_to_all_single(torch.cat(given), taken, [t.shape[0] for t in given], group.group_name)
     ends = [sum(taken[: k + 1]) for k in range(len(taken))]
     return ended(exchanged, [(real(t), (end - size, end)) for t, end, size in zip(outputs, ends, taken)], outputs, async_op)
+
+
+def isend(tensor: torch.Tensor, dst: int, group: c10d.ProcessGroup | None, tag: int, group_dst: int) -> Pending:
+    """``torch.distributed.isend``; here and below ends are known, by their own numbers and by those in the group."""
+    group = c10d._group_or_default_group(group)
+    return Pending(OWN.sent(real(tensor), group_dst, tag, group.group_name), [], [tensor])
+
+
+def irecv(tensor: torch.Tensor, src: int, group: c10d.ProcessGroup | None, tag: int, group_src: int) -> Pending:
+    """``torch.distributed.irecv`` from a process that is known."""
+    group = c10d._group_or_default_group(group)
+    result = OWN.received(real(tensor), group_src, tag, group.group_name)
+    return Pending(result, [(real(tensor), None)], [tensor])
+
+
+def send(tensor: torch.Tensor, dst: int, group: c10d.ProcessGroup | None, tag: int, group_dst: int) -> None:
+    """``torch.distributed.send``."""
+    isend(tensor, dst, group, tag, group_dst).wait()
+
+
+def recv(tensor: torch.Tensor, src: int, group: c10d.ProcessGroup | None, tag: int, group_src: int) -> int:
+    """``torch.distributed.recv`` from a process that is known: its number."""
+    irecv(tensor, src, group, tag, group_src).wait()
+    return src
+
+
+def reduce(tensor: torch.Tensor, dst: int, op: str, group: c10d.ProcessGroup | None, async_op: bool, group_dst: int) -> Pending | None:
+    """``torch.distributed.reduce``."""
+    group = c10d._group_or_default_group(group)
+    result = OWN.reduced(real(tensor), op, group_dst, group.group_name)
+    return ended(result, [(real(tensor), None)], [tensor], async_op)
+
+
+def gather(
+    tensor: torch.Tensor,
+    gather_list: Sequence[torch.Tensor] | None,
+    dst: int,
+    group: c10d.ProcessGroup | None,
+    async_op: bool,
+    group_dst: int,
+) -> Pending | None:
+    """``torch.distributed.gather``."""
+    group = c10d._group_or_default_group(group)
+    outputs = list(gather_list) if gather_list else []
+    flat = tensor.data.reshape(-1)
+    result, size = OWN.gathered(flat, len(outputs), group_dst, group.group_name), flat.shape[0]
+    return ended(result, [(output.data, (k * size, (k + 1) * size)) for k, output in enumerate(outputs)], outputs, async_op)
+
+
+def scatter(
+    tensor: torch.Tensor,
+    scatter_list: Sequence[torch.Tensor] | None,
+    src: int,
+    group: c10d.ProcessGroup | None,
+    async_op: bool,
+    group_src: int,
+) -> Pending | None:
+    """``torch.distributed.scatter``."""
+    group = c10d._group_or_default_group(group)
+    parts = [real(part) for part in scatter_list] if scatter_list else []
+    result = OWN.scattered(real(tensor), parts, group_src, group.group_name)
+    return ended(result, [(real(tensor), None)], [tensor], async_op)

@@ -22,6 +22,7 @@ from ..entry.varying import SMALLEST
 from ..messages.excerpt import Span, excerpt
 from ..values.floating import FloatNumber
 from ..values.number import WHOLE, Sourced, SymbolicNumber, assumed_outcome, is_int
+from .regions import SIZE
 
 if TYPE_CHECKING:
     from opmill_fake_tensors.symbols.index import Atom
@@ -213,6 +214,7 @@ class Numbers:
                     known = self._made(getattr, (known, self.inside[name]))
                 known = self._made(torch.ops.aten.sym_size.int if what == "size" else torch.ops.aten.sym_stride.int, (known, dim))
             self._nodes[name] = known
+            known.meta.setdefault(SIZE, name)
         return known
 
     def _real(self, value: object, node_of: NodeOf) -> object:

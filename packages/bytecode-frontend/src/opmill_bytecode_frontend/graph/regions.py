@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+SIZE = "size"
+"""In the ``meta`` of a node that gives a size or a stride of an input: the size's name."""
+
 
 def _called(self: Body, *args: object) -> object:
     return self.forward(*args)
@@ -50,7 +53,8 @@ class Region:
     def lift(self, node: torch.fx.Node) -> torch.fx.Node:
         """What stands here for a node of the graph outside."""
         if node not in self.lifted:
-            self.lifted[node] = self.placeholder(node.name)
+            made = self.lifted[node] = self.placeholder(node.name)
+            made.meta.update({SIZE: node.meta[SIZE]} if SIZE in node.meta else {})
         return self.lifted[node]
 
     def take(self, nodes: list[torch.fx.Node]) -> None:

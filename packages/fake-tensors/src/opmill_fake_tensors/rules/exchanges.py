@@ -64,6 +64,9 @@ SYMBOLIC = {
         for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
     },
     "_dtensor::shard_dim_alltoall": _row(_resharded),
+    **{f"opmill_exchange::{name}": _row(lambda x, *others: dense(x.size(), x.dtype)) for name in ("received", "reduced", "scattered")},
+    "opmill_exchange::sent": _row(lambda x, *others: dense((1,), x.dtype)),
+    "opmill_exchange::gathered": _row(lambda x, count, *others: dense((count * x.size(0) if count else 1,), x.dtype)),
 }
 
 __all__ = ["SYMBOLIC"]

@@ -214,7 +214,7 @@ class _Encoder:
 
     def function(self, f: Any) -> str:
         if isinstance(f, torch._ops.OpOverload):
-            if f.namespace not in ("aten", "prims", "_c10d_functional", "_c10d_functional_autograd"):
+            if f.namespace not in ("aten", "prims", "_c10d_functional", "_c10d_functional_autograd", "opmill_exchange"):
                 raise Uncacheable
             return str(f)
         if isinstance(f, torch._ops.HigherOrderOperator):

@@ -12,7 +12,7 @@ from ..plan.verify import slots_in
 from .names import operator_of
 from .overlaps import written_by
 
-_TELLING = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+_TELLING = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "opmill_exchange")
 
 
 def first_visible(plan: Plan) -> int:

@@ -77,7 +77,7 @@ def not_recordable(plan: Plan) -> str | None:
     step = next((s for s in plan.steps if type(s) in (Item, SizeOfStep)), None)
     if step is not None:
         return "sizes in it depend on data"
-    if any(type(s) is Call and s.op.startswith("_c10d_functional") for s in plan.steps):
+    if any(type(s) is Call and s.op.startswith(("_c10d_functional", "opmill_exchange")) for s in plan.steps):
         return "it exchanges tensors with other processes"
     if plan.bodies:
         return "which of its steps run depends on data"
