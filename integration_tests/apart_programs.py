@@ -53,6 +53,42 @@ def sharded_step() -> list[float]:
     return [float(p.full_tensor().sum()) for p in model.parameters()]
 
 
+def over_a_mesh() -> list[float]:
+    """Weights that lie in parts and are gathered, forward and backward, with gradients, in inference mode, and for sizes that change, while
+    the second process runs uncompiled: both send the same in the same order."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+    mesh, results = init_device_mesh("cpu", (2,)), []
+
+    def net() -> Any:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 8)).double()
+
+    def in_parts(name: str, module: torch.nn.Module, mesh: Any) -> None:
+        for key, parameter in list(module.named_parameters(recurse=False)):
+            module.register_parameter(key, torch.nn.Parameter(distribute_tensor(parameter, mesh, [Shard(0)])))
+
+    ends = lambda m, given, mesh: DTensor.from_local(given[0], mesh, [Replicate()], run_check=False), lambda m, out, mesh: out.full_tensor()
+    columns = {"1": ColwiseParallel(), "3": RowwiseParallel()}
+    sequence = {"0": SequenceParallel(), "1": ColwiseParallel(input_layouts=Shard(1)), "3": RowwiseParallel(output_layouts=Shard(1))}
+    modules = [distribute_module(net(), mesh, in_parts, *ends), *(parallelize_module(net(), mesh, p) for p in (columns, sequence))]
+    for module in modules:
+        call = module if RANK else opmill.compile(module)
+        for rows in (4, 6, 3, 10):
+            x = torch.full((rows, 4, 8), 0.5, dtype=torch.float64) + torch.arange(8)
+            with torch.inference_mode():
+                call(x)
+            out = call(x)
+            out = out.full_tensor() if isinstance(out, DTensor) else out
+            (out * out).sum().backward()
+            gradients = [p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in module.parameters()]
+            results += [float(out.detach().sum()), *(float(g.abs().sum()) for g in gradients)]
+            module.zero_grad()
+    return results
+
+
 def hanging(*names: str) -> dict[str, str]:
     """Options: a shared cache, whose file system never answers to these."""
     import fsspec
@@ -89,6 +125,8 @@ def main(rank: int, size: int) -> None:
     try:
         if CASE == "sharded":
             print([round(v, 3) for v in sharded_step()], flush=True)
+        elif CASE == "over a mesh":
+            print([round(v, 6) for v in over_a_mesh()], flush=True)
         else:
             stuck = {"store without answers": ("cat",), "store that takes nothing": ("pipe_file", "makedirs")}.get(CASE)
             options = hanging(*stuck) if stuck and (rank == 1 or CASE.endswith("nothing")) else None

@@ -31,6 +31,11 @@ def test_sharded_parameters_stay_alike_where_sizes_differ(tmp_path: Path) -> Non
     assert first == second
 
 
+def test_who_runs_uncompiled_meets_the_others_over_a_mesh(tmp_path: Path) -> None:
+    first, second = said(tmp_path, "over a mesh")
+    assert first == second and not first.startswith("raised")
+
+
 @pytest.mark.parametrize("case, code", [("killed", 9), ("stands still", 0)])
 def test_an_exchange_without_the_other_raises(case: str, code: int, tmp_path: Path) -> None:
     """It gave what this process had sent, as if it were alone."""

@@ -169,11 +169,23 @@ def same_context(one: Any, other: Any) -> bool:
         return False
 
 
+def _know_mesh(tensor: Any) -> None:
+    """DTensor asks some operators what they are made of on a mesh of its own, of one process, which it makes once. Under fakes it cannot,
+    says nothing of that, and lays out operands in another way: who has made one and who has not would wait for each other."""
+    strategy: Any = getattr(tensor._op_dispatcher.sharding_propagator, "decomp_strategy", None)
+    kind = tensor.device_mesh.device_type
+    if kind not in getattr(strategy, "_fake_meshes", (kind,)):
+        with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunctionSubclass():
+            strategy._get_fake_mesh(kind)
+
+
 def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
     """The form of a tensor, None for a plain one, and the plain tensors in it. Raises :class:`NotTakenApart`."""
     cls = type(tensor)
     if not takes_operators(cls):
         return None, [tensor]
+    if is_over_mesh(cls):
+        _know_mesh(tensor)
     if not is_wrapper(cls):
         raise NotTakenApart(f"{cls.__qualname__} defines __torch_dispatch__, but not __tensor_flatten__ and __tensor_unflatten__")
     try:

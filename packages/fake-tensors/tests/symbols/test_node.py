@@ -92,3 +92,12 @@ def test_floats_of_sizes() -> None:
     assert isinstance(half, torch.SymFloat) and half.node.hint == 1.5 and math.floor(half) == n // 4 and not sizes.decisions
     assert float((n * 2.0).node.hint) == 12.0 and (n**-0.5).node.hint == 6**-0.5 and not sizes.decisions
     assert bool(half < 2) and [str(d.relation) for d in sizes.decisions] == ["7 >= s0"]
+
+
+def test_torch_finds_no_symbols_of_its_own_in_floats():
+    """DTensor looks for such before it compares costs, and takes another layout where the look fails."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    sizes = Sizes()
+    n = sym_int(sizes, sizes.new(6))
+    assert not free_unbacked_symbols(n * 0.5 + 1.0) and not free_unbacked_symbols(n) and not sizes.decisions

@@ -68,6 +68,19 @@ def test_costs_of_products_of_sizes_are_not_assumed() -> None:
     assert bool(cost < 1e5) and [str(d.relation) for d in sizes.decisions] == ["2244 >= s0*s1"]
 
 
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_costs_that_differ_by_the_same_for_all_sizes_are_not_assumed(name: str) -> None:
+    """What it costs to send one part is in both, that of another is not."""
+    sizes = Sizes()
+    compare = getattr(operator, name)
+    rows = sym_int(sizes, sizes.new(6))
+    shared = 9.3 + rows * 64 / 2 / 1024 / 1024 / 1024 * 2.0 / 19.294 * 1e6
+    assert bool(compare(shared + 10.3, shared + 9.3)) is compare(10.3, 9.3) and not sizes.decisions
+    close = rows * 3e9 + 1e-3  # a size may be so large that the rest is rounded away
+    bool(compare(close, rows * 3e9))
+    assert sizes.decisions
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_costs_of_parts_are_not_assumed(last: bool) -> None:
     sizes = Sizes()

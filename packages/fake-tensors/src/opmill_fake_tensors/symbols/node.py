@@ -442,6 +442,11 @@ class FloatNode(Node):
             return self.value.evaluate({name: self.sizes.hint(name) for name in self.value.symbols}) if self.has_hint() else None
         return self.value
 
+    @property
+    def expr(self) -> Index:
+        """Where code of torch's looks for symbols of its own, as DTensor does before it compares what layouts cost: there are none."""
+        return index(0)
+
     def is_float(self) -> bool:
         return True
 

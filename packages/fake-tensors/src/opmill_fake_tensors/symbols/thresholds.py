@@ -122,7 +122,11 @@ def _never_meet(left: Line, right: Line, low: int | None) -> bool:
     if not math.isfinite(left.offset - right.offset):  # the other is finite, and sizes are small
         return math.isfinite(left.slope - right.slope) and not math.isnan(left.offset - right.offset)
     apart = left.plus(right, -1.0)
-    if low is None or not math.isfinite(apart.steep):
+    if not math.isfinite(apart.steep):
+        return False
+    if abs(apart.slope) <= ROUNDING * apart.steep:  # the same of the size is in both
+        return abs(apart.offset) > ROUNDING * (2 * apart.steep * FURTHEST + apart.far)
+    if low is None:
         return False
     at = apart.slope * low + apart.offset
     growing = apart.slope * at >= 0 and (apart.slope != 0 or apart.steep == 0)

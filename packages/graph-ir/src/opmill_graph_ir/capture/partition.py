@@ -1,9 +1,9 @@
 """Splits a joint graph into a forward and a backward graph, and decides what the forward saves for the backward.
 
-What depends on a tangent is backward. What the forward's outputs need is forward. Of the forward's values that the backward reads, views
-and cheap pointwise values may be computed again (they fuse into their readers), and so may what norms return (``normalized.py``); what is
-saved is chosen so that it has the fewest bytes. Autograd's formulas read what eager would have saved, so the memory held between the two is
-at most eager's.
+What depends on a tangent is backward, and so are the exchanges with other processes that formulas of autograd make. What the forward's
+outputs need is forward. Of the forward's values that the backward reads, views and cheap pointwise values may be computed again (they fuse
+into their readers), and so may what norms return (``normalized.py``); what is saved is chosen so that it has the fewest bytes. Autograd's
+formulas read what eager would have saved, so the memory held between the two is at most eager's.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _partition(joint: Joint, exact: bool) -> Halves:
     graph = joint.graph
     makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
-    late = _depending(graph, tangents)
+    late = _depending(graph, tangents, [n for n in graph.nodes if _of_backward(n)])
     outputs = graph.outputs[: joint.outputs]
     roots = [*_values(outputs), *graph.mutations.values()]
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
@@ -177,11 +177,17 @@ def _values(outputs: Iterable[Output]) -> Iterable[str]:
     return (o.value for o in outputs if isinstance(o, OutputTensor))
 
 
-def _depending(graph: AtenGraph, names: Iterable[str]) -> set[int]:
-    """Nodes that need any of these values, by id."""
-    reached, found = set(names), set()
+def _of_backward(node: Node) -> bool:
+    """Whether a node is an exchange with other processes that autograd's formulas make. Those of the forward's values alone might run in
+    the forward as well; but the other processes meet it in the backward where they run uncompiled, or differentiate another graph."""
+    return is_gradient(node.origin) and not node.again and describe(node.func).exchanges
+
+
+def _depending(graph: AtenGraph, names: Iterable[str], first: Iterable[Node]) -> set[int]:
+    """Nodes that need any of these values, or what these nodes give, and these themselves, by id."""
+    reached, found, begin = set(names), set(), set(map(id, first))
     for node in graph.nodes:
-        if any(name in reached for name in _needs(node, graph)):
+        if id(node) in begin or any(name in reached for name in _needs(node, graph)):
             found.add(id(node))
             reached.update(r for r in (*node.results, *_bound(node)) if r)
     return found
