@@ -89,6 +89,17 @@ def over_a_mesh() -> list[float]:
     return results
 
 
+def as_sent(x: torch.Tensor) -> torch.Tensor:
+    """What lies in another order than it is numbered in, and what is sent together: the second process runs this uncompiled."""
+    y, z = x.t(), x * 2
+    dist.all_reduce(y)
+    with dist._coalescing_manager(group=dist.group.WORLD, async_ops=True) as manager:
+        dist.all_reduce(z)
+        dist.all_reduce(x)
+    manager.wait()
+    return y.sum(1) + z.sum(0) + x.sum(0)
+
+
 def hanging(*names: str) -> dict[str, str]:
     """Options: a shared cache, whose file system never answers to these."""
     import fsspec
@@ -125,6 +136,9 @@ def main(rank: int, size: int) -> None:
     try:
         if CASE == "sharded":
             print([round(v, 3) for v in sharded_step()], flush=True)
+        elif CASE == "as sent":
+            call = as_sent if RANK else opmill.compile(as_sent)
+            print([call(torch.arange(6.0 * n).view(-1, 3) + RANK).tolist() for n in (1, 2, 3)], flush=True)
         elif CASE == "over a mesh":
             print([round(v, 6) for v in over_a_mesh()], flush=True)
         else:

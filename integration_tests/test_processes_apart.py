@@ -31,8 +31,9 @@ def test_sharded_parameters_stay_alike_where_sizes_differ(tmp_path: Path) -> Non
     assert first == second
 
 
-def test_who_runs_uncompiled_meets_the_others_over_a_mesh(tmp_path: Path) -> None:
-    first, second = said(tmp_path, "over a mesh")
+@pytest.mark.parametrize("case", ["over a mesh", "as sent"])
+def test_who_runs_uncompiled_meets_the_others(case: str, tmp_path: Path) -> None:
+    first, second = said(tmp_path, case)
     assert first == second and not first.startswith("raised")
 
 

@@ -88,10 +88,18 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
+def as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its dimensions in the order in which they lie in memory, which is that in which backends send it."""
+    if tensor.is_contiguous():
+        return tensor
+    return tensor.permute(sorted(range(tensor.dim()), key=lambda d: tensor.stride(d), reverse=True))
+
+
 def all_reduce(tensor: torch.Tensor, op: str, group: c10d.ProcessGroup | None = None, async_op: bool = False) -> Pending | None:
     """``torch.distributed.all_reduce``."""
     name = c10d._group_or_default_group(group).group_name
-    return ended(OPS.all_reduce(real(tensor).contiguous(), op, name), [(real(tensor), None)], [tensor], async_op)
+    numbers = as_it_lies(real(tensor))
+    return ended(OPS.all_reduce(numbers, op, name), [(numbers, None)], [tensor], async_op)
 
 
 def broadcast(

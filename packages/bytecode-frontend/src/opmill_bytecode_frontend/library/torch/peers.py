@@ -93,6 +93,7 @@ _BETWEEN = {
         ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "send_object_list", "recv_object_list"),
         "what others send are objects, which are known when they have come",
     ),
+    "_coalescing_manager": "what is exchanged in it is sent together, which other processes wait for",
     **dict.fromkeys(("new_group", "new_subgroups", "split_group"), "all processes make a group together, once"),
 }
 """Functions that run between two graphs, and why."""
