@@ -29,36 +29,31 @@ from ..messages.excerpt import Span
 from ..values.base import Lazy, Machine, NotConstant, Value, content
 from ..values.constant import ConstantValue
 from ..values.data_dependent import LateFloat
-from ..values.floating import FloatNumber, as_float
+from ..values.floating import FloatNumber
 from ..values.immutable import SettledValue
 from ..values.mapping import DictValue
 from ..values.modules import running_module
 from ..values.number import SymbolicNumber, assumed_outcome
-from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from . import on_fakes
 from .class_state import Wrappers
-from .doubles_of_data import double_of_data
 from .function_modes import FunctionModes
 from .inference import Inference
 from .leaves import as_given, is_leaf, reached
 from .masked import demand_masks
 from .numbers import Numbers, size_of_tensor
 from .opaque_gradients import demand_gradients
-from .open_floats import changes, opened
-from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, NotGraphable, graph_constant, is_lerped, is_plain_on_cpu, not_graphable
+from .open_floats import opened
+from .operands import NotGraphable, graph_constant, not_graphable
 from .questions import name_of
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer, is_member, on_processor
 from .said import Said
+from .scalars import KINDS, Scalars
 from .several import refused_write
 from .versions import Writes, memory, versions
-
-#: Python types that stand for dtypes; their text is no expression.
-DTYPE_OF_TYPE: dict[object, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
-
 
 TABLES = re.compile(r"\.__dict__|'_modules'|'_parameters'|'_buffers'")
 NO_NAMES = re.compile(r"\W+")
@@ -100,7 +95,7 @@ class Recorder:
         self.fakes: dict[torch.fx.Node, torch.Tensor] = {}
         """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
-        self.scalars: dict[str, TensorValue] = {}
+        self.scalars = Scalars(self)
         """Inputs that stand for floats, by how these are computed."""
         self.leaves: list[tuple[torch.Tensor, int]] = []
         """Tensors that require grad and were made in captured code, and the place where."""
@@ -329,8 +324,8 @@ class Recorder:
             plain = value.constant()
         except NotConstant:
             raise not_graphable(value) from None
-        if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
-            return DTYPE_OF_TYPE[plain]
+        if isinstance(plain, type) and plain in KINDS:
+            return KINDS[plain]
         if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
             if plain.dtype.kind == "b":  # for which torch has errors of its own
                 raise not_graphable(value)
@@ -389,85 +384,6 @@ class Recorder:
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
         return vm.fresh(on_fakes.run(self, vm, function, plain, named))
 
-    # ---- floats that are not assumed -----------------------------------------------------------------------------------
-
-    def with_scalars(self, target: object, args: list[Value]) -> list[Value]:
-        """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
-        if len(args) == 2 and target in WITH_SCALARS:
-            floats = [as_float(self.vm, a) for a in args]  # of sizes, too: backends know few operators that take these
-            numbers = [i for i, a in enumerate(floats) if type(a) in (FloatNumber, LateFloat)]
-            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and is_plain_on_cpu(tensor):
-                in_place = numbers == [1] and target in IN_PLACE
-                scalar = self.scalar_for(floats[numbers[0]], tensor.fake, in_place)
-                return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
-        if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self.is_filled(args, target):
-            assert isinstance(args[0], TensorValue), args
-            return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
-        number = as_float(self.vm, args[-1]) if args and (target in FILLING or target in LERPING) else None
-        if changes(number) and len(args) == FILLING.get(target) and self.is_filled(args, target):
-            return [*args[:-1], self.double_of(number)]
-        if changes(number) and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
-            return [*args[:2], self.call_method(self.vm, "to", [self.double_of(number), ConstantValue(first.fake.dtype)], {})]
-        return args
-
-    def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype) -> Value:
-        """The tensor that stands for a float which is assigned to items of a tensor of this type."""
-        number.fills(dtype)
-        scalar = self.double_of(number)
-        return scalar if dtype is torch.float64 else self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})
-
-    def is_filled(self, args: list[Value], target: object) -> bool:
-        """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
-        tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
-        if type(tensor) is not TensorValue or not tensor.fake.is_floating_point():
-            return False
-        return (tensor.fake.dim() > 0 or target is operator.setitem) and is_plain_on_cpu(tensor)
-
-    def scalar_for(self, number: object, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
-        """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
-        floating = fake.is_floating_point()
-        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
-            return None
-        scalar = self.double_of(number)
-        if floating and (fake.dim() or fake.dtype is torch.float64):
-            return scalar
-        dtype = fake.dtype if floating else torch.get_default_dtype()
-        converted = self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})
-        assert isinstance(converted, TensorValue), converted
-        return converted
-
-    def drawn(self, number: RandomNumber, like: Any = None, sizes: Iterable[object] | None = None) -> TensorValue:
-        """A number that is drawn before the graph runs, or an array like this one, of other sizes where these are given."""
-        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
-        fake = self.context.from_tensor(tensor)
-        if sizes is not None:
-            fake = self.context.run(torch.ops.aten.empty.memory_format, [list(sizes)], {"dtype": tensor.dtype})
-        made = TensorValue(fake, None, torch.Tensor, tensor)
-        made.scalar = number
-        self.by_fake[id(made.fake)] = made
-        return made
-
-    def double_of(self, number: object) -> TensorValue:
-        """The tensor of a double that a float is in the graph: what the graph computes, or an input."""
-        found = number.tensor if type(number) is LateFloat else self.scalar_input(number)
-        assert isinstance(found, TensorValue), found
-        return found
-
-    def double_of_data(self, number: torch.SymFloat) -> LateFloat | None:
-        """See :mod:`.doubles_of_data`."""
-        return double_of_data(self, number)
-
-    def scalar_input(self, number: Any) -> TensorValue:
-        known = self.scalars.get(repr(number))
-        if known is None:
-            tensor = torch.scalar_tensor(number.value, dtype=torch.float64)
-            known = self.scalars[repr(number)] = TensorValue(
-                self.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources))
-            )
-            known.scalar = number
-            self.by_fake[id(known.fake)] = known
-        return known
-
     def _operate(self, vm: Machine, op: str, target: Any, function: object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if vm.behind is not None:
             vm.behind.operates(vm, [*args, *kwargs.values()])
@@ -476,7 +392,7 @@ class Recorder:
             return found
         demand_masks(vm, target, args)
         if not kwargs:
-            args = self.with_scalars(target, args)
+            args = self.scalars.among(target, args)
         kept = isinstance(target, type) and takes_operators(target)
         try:
             fake_args = [self.lower(a, True, kept) for a in args]

@@ -173,7 +173,7 @@ class LateFloat(Late):
         if type(value) is SymbolicNumber and value.python_type() is int:
             return value
         if type(value) is FloatNumber:
-            return vm.recorder.scalar_input(value)
+            return vm.recorder.scalars.input_of(value)
         if not value.symbolic and type(value) is not ConstantValue:
             return None
         plain = value.constant()

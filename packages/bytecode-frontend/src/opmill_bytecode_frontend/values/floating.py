@@ -249,7 +249,7 @@ def as_float(vm: Machine, value: Value) -> Value:
     found = operand(vm, value)
     if isinstance(found, FloatNumber):
         return found
-    late: Value | None = vm.recorder.double_of_data(value.number) if found is None else None
+    late: Value | None = vm.recorder.scalars.double_of_data(value.number) if found is None else None
     return value if late is None else late
 
 

@@ -212,7 +212,7 @@ def check_divisor(vm: Machine, dividend: object, divisor: object) -> None:
         return
     whole = vm.recorder.numbers.float_of(divisor) if isinstance(divisor, torch.SymFloat) else divisor
     if whole is None:
-        late = vm.recorder.double_of_data(torch.sym_float(divisor))
+        late = vm.recorder.scalars.double_of_data(torch.sym_float(divisor))
         vm.fresh(divisor).constant() if late is None else late.check_divisor(vm, late.tensor)
         return
     holds = whole != 0

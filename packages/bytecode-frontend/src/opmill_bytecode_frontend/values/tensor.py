@@ -353,7 +353,7 @@ class TensorValue(Value):
         own = common_dtype([self, *args])
         wide = COMPUTED_IN.get(own, own)
         if not combined and wide is not own and self.fake.device.type == "cpu":  # where these methods round their factor, too
-            factor = factor.of_dtype(vm, own) if isinstance(factor, TensorValue) else cast(TensorValue, vm.recorder.assigned(factor, own))
+            factor = factor.of_dtype(vm, own) if isinstance(factor, TensorValue) else vm.recorder.scalars.assigned(factor, own)
         product = args[0].of_dtype(vm, wide).method(vm, "__mul__", [factor], {})
         if combined:
             product = product.method(vm, combined, [args[1].of_dtype(vm, wide)], {})

@@ -33,9 +33,9 @@ def draw(vm: Interpreter, function: object, name: str, cls: type, args: list[Val
     number = RandomNumber(name, cls)
     note_draw(vm, function, number, args, kwargs)
     if cls is float:
-        return LateFloat(vm, vm.recorder.drawn(number))
+        return LateFloat(vm, vm.recorder.scalars.drawn(number))
     if cls is int and vm.recorder.counts:
-        return vm.recorder.drawn(number).method(vm, "item", [], {})
+        return vm.recorder.scalars.drawn(number).method(vm, "item", [], {})
     return number
 
 
@@ -52,7 +52,7 @@ def drawn_array(
     of its sizes change."""
     number = RandomNumber(name, type(like))
     note_draw(vm, function, number, args, kwargs, sizes is not None)
-    return vm.recorder.drawn(number, like, sizes)
+    return vm.recorder.scalars.drawn(number, like, sizes)
 
 
 def note_draw(

@@ -102,7 +102,7 @@ def of_each(vm: Interpreter, function: Callable[..., object], given: list[Value]
         and given[0].fake.dtype in COMPUTED_IN
         and changes(behind[0])
     ):
-        behind = [vm.recorder.double_of(behind[0]).of_dtype(vm, given[0].fake.dtype)]
+        behind = [vm.recorder.scalars.double_of(behind[0]).of_dtype(vm, given[0].fake.dtype)]
     by_name = {name: value for name, value in zip(names, behind, strict=False) if name}
     rest = {name: value for name, value in named.items() if name not in NAMES}
     return vm.call(vm.getattr(given[0], method), behind[: len(behind) - len(by_name)], by_name | rest)

@@ -76,7 +76,7 @@ def held(vm: Interpreter, number: Value, dtype: torch.dtype) -> Value:
     if isinstance(number, (LateFloat, LateTruth)):
         found: Value = number.tensor
     elif isinstance(number, FloatNumber):
-        found = vm.recorder.scalar_input(number)
+        found = vm.recorder.scalars.input_of(number)
     else:
         kind = kind_of(number)
         assert kind is not None, number

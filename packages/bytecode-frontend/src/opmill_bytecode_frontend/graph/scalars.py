@@ -1,0 +1,109 @@
+"""Floats that are not assumed: tensors without dimensions stand for them in the graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..values.base import Value
+from ..values.data_dependent import LateFloat
+from ..values.floating import FloatNumber, as_float
+from ..values.opaque import RandomNumber
+from ..values.tensor import TensorValue
+from .doubles_of_data import double_of_data
+from .open_scalars import changes
+from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, is_lerped, is_plain_on_cpu
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+KINDS: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+"""Types of tensors that hold a number of Python's."""
+
+
+class Scalars:
+    """Of one recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._inputs: dict[str, TensorValue] = {}
+
+    def among(self, target: object, args: list[Value]) -> list[Value]:
+        """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
+        if len(args) == 2 and target in WITH_SCALARS:
+            floats = [as_float(self.recorder.vm, a) for a in args]  # of sizes, too: backends know few operators that take these
+            numbers = [i for i, a in enumerate(floats) if type(a) in (FloatNumber, LateFloat)]
+            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and is_plain_on_cpu(tensor):
+                in_place = numbers == [1] and target in IN_PLACE
+                scalar = self._beside(floats[numbers[0]], tensor.fake, in_place)
+                return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
+        if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self._is_filled(args, target):
+            assert isinstance(args[0], TensorValue), args
+            return [*args[:-1], self.assigned(last, args[0].fake.dtype)]
+        number = as_float(self.recorder.vm, args[-1]) if args and (target in FILLING or target in LERPING) else None
+        if changes(number) and len(args) == FILLING.get(target) and self._is_filled(args, target):
+            return [*args[:-1], self.double_of(number)]
+        if changes(number) and len(args) == 3 and target in LERPING and is_lerped(first := args[0]) and is_lerped(args[1]):
+            return [*args[:2], self.double_of(number).of_dtype(self.recorder.vm, first.fake.dtype)]
+        return args
+
+    def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype) -> TensorValue:
+        """The tensor that stands for a float which is assigned to items of a tensor of this type."""
+        number.fills(dtype)
+        return self.double_of(number).of_dtype(self.recorder.vm, dtype)
+
+    def _is_filled(self, args: list[Value], target: object) -> bool:
+        """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
+        tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
+        if type(tensor) is not TensorValue or not tensor.fake.is_floating_point():
+            return False
+        return (tensor.fake.dim() > 0 or target is operator.setitem) and is_plain_on_cpu(tensor)
+
+    def _beside(self, number: object, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
+        """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
+        floating = fake.is_floating_point()
+        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
+            return None
+        scalar = self.double_of(number)
+        if floating and (fake.dim() or fake.dtype is torch.float64):
+            return scalar
+        return scalar.of_dtype(self.recorder.vm, fake.dtype if floating else torch.get_default_dtype())
+
+    def drawn(self, number: RandomNumber, like: Any = None, sizes: Iterable[object] | None = None) -> TensorValue:
+        """A number that is drawn before the graph runs, or an array like this one, of other sizes where these are given."""
+        tensor = torch.scalar_tensor(0, dtype=KINDS[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
+        fake = self.recorder.context.from_tensor(tensor)
+        if sizes is not None:
+            fake = self.recorder.context.run(torch.ops.aten.empty.memory_format, [list(sizes)], {"dtype": tensor.dtype})
+        made = TensorValue(fake, None, torch.Tensor, tensor)
+        made.scalar = number
+        self.recorder.by_fake[id(made.fake)] = made
+        return made
+
+    def double_of(self, number: object) -> TensorValue:
+        """The tensor of a double that a float is in the graph: what the graph computes, or an input."""
+        found = number.tensor if type(number) is LateFloat else self.input_of(number)
+        assert isinstance(found, TensorValue), found
+        return found
+
+    def double_of_data(self, number: torch.SymFloat) -> LateFloat | None:
+        """See :mod:`.doubles_of_data`."""
+        return double_of_data(self.recorder, number)
+
+    def input_of(self, number: Any) -> TensorValue:
+        known = self._inputs.get(repr(number))
+        if known is None:
+            tensor = torch.scalar_tensor(number.value, dtype=torch.float64)
+            known = self._inputs[repr(number)] = TensorValue(
+                self.recorder.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources))
+            )
+            known.scalar = number
+            self.recorder.by_fake[id(known.fake)] = known
+        return known
+
+
+__all__ = ["Scalars"]
