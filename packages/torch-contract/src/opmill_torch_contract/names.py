@@ -90,6 +90,10 @@ NAMES: tuple[Row, ...] = (
         "torch.distributed.distributed_c10d._world",
     ),
     *rows("messages between processes end the graph", "torch._C._distributed_c10d._register_work"),
+    *rows(
+        "captures of tensors over a mesh that come before eager has run may lay out operands in another way than eager",
+        "torch.utils._python_dispatch._disable_current_modes",
+    ),
     # --- switches of a thread ---
     *rows(
         "changes of torch's switches are not seen by guards: stale code could run",
