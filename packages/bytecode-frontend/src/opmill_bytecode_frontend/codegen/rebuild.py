@@ -134,10 +134,11 @@ class Rebuilder:
         number: Any = getattr(value, "scalar", None)
         if hasattr(getattr(number, "cls", None), "__array__"):  # one of NumPy's
             return f"{self.constants.name(torch.from_numpy)}({self.expr(number)}{'' if hasattr(number.cls, '__setitem__') else '[...]'})"
+        there = "" if number is None or value.obj.is_cpu else f", device={self.constants.name(value.obj.device)}"
         return (
             self.source(value.source)
             if number is None
-            else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
+            else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)}{there})"
         )
 
     def computed(self, text: str, sources: Iterable[Source]) -> str:

@@ -17,7 +17,7 @@ from ..values.floating import FloatNumber, as_float
 from ..values.tensor import TensorValue
 from .open_activations import ROWS
 from .open_scalars import Given, Rule, changes, in_place, scalar
-from .operands import is_plain_on_cpu
+from .operands import is_plain
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -95,7 +95,7 @@ def product(function: Callable[..., torch.Tensor], summed: bool = False) -> Rule
         left, right = given["left"], given["right"]
         if not (x.fake.is_contiguous() or x.fake.dim() == 1) or not all(is_ordinary(number) for number in (beta, given.get("alpha", ONE))):
             return None
-        if any(type(t) is not TensorValue or t.fake.dtype is not x.fake.dtype or not is_plain_on_cpu(t) for t in (left, right)):
+        if any(type(t) is not TensorValue or t.fake.dtype is not x.fake.dtype or not is_plain(t) for t in (left, right)):
             return None
         made = recorder.call_function(vm, function, [left, right], {})
         made = recorder.call_method(vm, "sum", [made, ConstantValue(0)], {}) if summed else made
@@ -169,9 +169,10 @@ def opened(recorder: Recorder, target: object, args: Sequence[Value], kwargs: Gi
         rule, args = power_of, args[::-1]
     given = {**dict(zip(("input", *names), args)), **kwargs}
     x = given.pop("input", None)
-    if type(x) is not TensorValue or len(args) > len(names) + 1 or x.fake.dtype not in WIDE or not x.fake.dim() or not is_plain_on_cpu(x):
+    if type(x) is not TensorValue or len(args) > len(names) + 1 or x.fake.dtype not in WIDE or not x.fake.dim():
         return None
-    return rule(recorder, x, given)
+    open_ = [each for each in given.values() if changes(each)]
+    return rule(recorder, x, given) if all(recorder.scalars.takes(x, each) for each in open_) else None
 
 
 __all__ = ["RULES", "WIDE", "changes", "opened"]

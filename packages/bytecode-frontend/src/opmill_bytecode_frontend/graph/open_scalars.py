@@ -31,7 +31,7 @@ def scalar(recorder: Recorder, number: Value | None, like: TensorValue) -> Value
     if number is None or (type(number) is ConstantValue and number.value is None):
         return NOTHING
     if changes(number):
-        double = recorder.scalars.double_of(number)
+        double = recorder.scalars.double_of(number, like.fake)
     elif type(number) is ConstantValue and type(number.value) in (int, float):
         return recorder.call_function(
             recorder.vm, torch.scalar_tensor, [number], {"dtype": ConstantValue(like.fake.dtype), "device": ConstantValue(like.fake.device)}

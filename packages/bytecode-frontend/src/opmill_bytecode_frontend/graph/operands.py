@@ -62,13 +62,17 @@ def not_graphable(value: Value) -> NotGraphable:
     return NotGraphable(value.describe(), GIVEN_INSTEAD.get(kind, "hand over what the operator needs of it: a tensor, a number"))
 
 
-def is_plain_on_cpu(value: TensorValue) -> bool:
+def is_plain(value: TensorValue) -> bool:
     """Of tensors over a mesh, those that are no sums still to be made: scalar tensors are to them what Python's numbers are."""
     fake = value.fake
-    whole = not takes_operators(type(fake)) or (is_over_mesh(type(fake)) and not any(p.is_partial() for p in fake.placements))
-    return whole and fake.device.type == "cpu"
+    return not takes_operators(type(fake)) or (is_over_mesh(type(fake)) and not any(p.is_partial() for p in fake.placements))
+
+
+def is_plain_on_cpu(value: TensorValue) -> bool:
+    """A plain tensor on a processor."""
+    return is_plain(value) and value.fake.device.type == "cpu"
 
 
 def is_lerped(value: object) -> TypeGuard[TensorValue]:
     """Whether it is a tensor for which ``lerp`` computes in the tensor's own type."""
-    return type(value) is TensorValue and is_plain_on_cpu(value) and value.fake.dtype in (torch.float32, torch.float64)
+    return type(value) is TensorValue and is_plain(value) and value.fake.dtype in (torch.float32, torch.float64)

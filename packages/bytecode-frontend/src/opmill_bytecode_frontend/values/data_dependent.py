@@ -119,10 +119,14 @@ class LateFloat(Late):
     cls = float
     told_later = True
 
-    def __init__(self, vm: Machine, tensor: object, place: int | None = None, single: bool = False) -> None:
-        """``single``: it is an item of a tensor of single or half precision, or as small."""
+    def __init__(
+        self, vm: Machine, tensor: object, place: int | None = None, single: bool = False, of: torch.SymFloat | None = None
+    ) -> None:
+        """``single``: it is an item of a tensor of single or half precision, or as small. ``of``: what it is, where that is computed from
+        integers, as it can be on any device."""
         super().__init__(vm, tensor, place)
         self.single = single
+        self.of = of
 
     def as_told(self) -> float:
         return 1.5
@@ -173,7 +177,7 @@ class LateFloat(Late):
         if type(value) is SymbolicNumber and value.python_type() is int:
             return value
         if type(value) is FloatNumber:
-            return vm.recorder.scalars.input_of(value)
+            return vm.recorder.scalars.input_of(value, self.tensor.fake.device)
         if not value.symbolic and type(value) is not ConstantValue:
             return None
         plain = value.constant()

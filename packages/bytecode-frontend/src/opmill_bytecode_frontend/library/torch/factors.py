@@ -11,7 +11,7 @@ import torch
 
 from ...graph.open_floats import WIDE, changes
 from ...graph.open_scalars import scalar
-from ...graph.operands import is_plain_on_cpu
+from ...graph.operands import is_plain, is_plain_on_cpu
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.floating import as_float, is_known_number
@@ -60,6 +60,13 @@ def subtracted(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
     return torch_call(vm, RSUB, list(args), kwargs)
 
 
+def is_counted_on(vm: Interpreter, tensor: TensorValue) -> bool:
+    """Whether methods of this tensor take floats that are not assumed and compute what the functions of lists compute."""
+    if is_plain_on_cpu(tensor):
+        return tensor.fake.dtype in TYPES
+    return is_plain(tensor) and vm.recorder.counts and tensor.fake.dtype in WIDE
+
+
 def columns(vm: Interpreter, args: tuple[Value, ...]) -> list[list[Value]] | None:
     """The arguments for each tensor: items of the lists of tensors of floats and of numbers, which are as many, and numbers as they
     are; None for others."""
@@ -68,7 +75,7 @@ def columns(vm: Interpreter, args: tuple[Value, ...]) -> list[list[Value]] | Non
     if len(counts) != 1 or counts == {0}:
         return None
     for items in lists:
-        tensors = [type(t) is TensorValue and is_plain_on_cpu(t) and t.fake.dtype in TYPES for t in items or ()]
+        tensors = [type(t) is TensorValue and is_counted_on(vm, t) for t in items or ()]
         if not all(tensors) and not all(is_known_number(each) or changes(each) for each in items or ()):
             return None
     return [[a if items is None else items[k] for a, items in zip(args, lists, strict=True)] for k in range(counts.pop())]
@@ -102,7 +109,7 @@ def of_each(vm: Interpreter, function: Callable[..., object], given: list[Value]
         and given[0].fake.dtype in COMPUTED_IN
         and changes(behind[0])
     ):
-        behind = [vm.recorder.scalars.double_of(behind[0]).of_dtype(vm, given[0].fake.dtype)]
+        behind = [vm.recorder.scalars.double_of(behind[0], given[0].fake).of_dtype(vm, given[0].fake.dtype)]
     by_name = {name: value for name, value in zip(names, behind, strict=False) if name}
     rest = {name: value for name, value in named.items() if name not in NAMES}
     return vm.call(vm.getattr(given[0], method), behind[: len(behind) - len(by_name)], by_name | rest)
