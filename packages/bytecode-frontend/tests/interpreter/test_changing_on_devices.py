@@ -23,6 +23,12 @@ class Scaled(torch.nn.Module):
         return torch.sin(x) * self.factor
 
 
+def assigned(x: torch.Tensor, k: float) -> torch.Tensor:
+    x = x.clone()
+    x[0] = k
+    return x + 1
+
+
 PROGRAMS: dict[str, Any] = {
     "a product": lambda x, k: x * k,
     "a quotient": lambda x, k: k / (x + 1),
@@ -34,13 +40,14 @@ PROGRAMS: dict[str, Any] = {
     "choosing": lambda x, k: torch.where(x > 0, x, k),
     "comparing": lambda x, k: (x > k).float(),
     "of integers": lambda x, k: (x > 0).long() * k,
+    "an item": assigned,
     "a list": lambda x, k: torch._foreach_add([x, x + 1], [x, x], alpha=-k)[1],
     "an average of a list": lambda x, k: torch._foreach_lerp([x, x + 1], [x + 2, x], k)[0],
     "a full tensor": lambda x, k: torch.full_like(x, k) + x,
 }
 
 
-def given(fn: Any, dtype: torch.dtype) -> tuple[int, set[torch.device]]:
+def given(fn: Any, dtype: torch.dtype, device: torch.device = META) -> tuple[int, set[torch.device]]:
     """How many graphs there are for eight numbers, and where the numbers lie that the last of them is given."""
     translations: list[Any] = []
     compiled = capture(fn, "eager", on_translation=translations.append)
@@ -55,18 +62,20 @@ def given(fn: Any, dtype: torch.dtype) -> tuple[int, set[torch.device]]:
     torch.scalar_tensor = told
     try:
         for step in range(8):
-            x = torch.ones(3, 4, dtype=dtype, device=META)
+            x = torch.ones(3, 4, dtype=dtype, device=device)
             found, wanted = compiled(x, 0.1 * (step + 1)), fn(x, 0.1 * (step + 1))
             assert (found.shape, found.dtype, found.device) == (wanted.shape, wanted.dtype, wanted.device)
+            assert device == META or torch.allclose(found, wanted, rtol=1e-6, atol=1e-7)
     finally:
         torch.scalar_tensor = kept
     return len(translations), devices
 
 
+@pytest.mark.parametrize("device", [META, CPU], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_one_graph_serves_all_numbers(name):
-    count, devices = given(PROGRAMS[name], torch.float32)
-    assert count == 2 and devices == {META}
+def test_one_graph_serves_all_numbers(name, device):
+    count, devices = given(PROGRAMS[name], torch.float32, device)
+    assert count == 2 and devices == {device}
 
 
 @pytest.mark.parametrize("name", ["a product", "in place", "filling", "choosing", "comparing"])

@@ -43,9 +43,9 @@ class Scalars:
                 in_place = numbers == [1] and target in IN_PLACE
                 scalar = self._beside(floats[numbers[0]], tensor.fake, in_place)
                 return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
-        if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)) and self._is_filled(args, target, last):
-            assert isinstance(args[0], TensorValue), args
-            return [*args[:-1], self.assigned(last, args[0].fake.dtype, args[0].fake.device)]
+        if target is operator.setitem and isinstance(last := args[-1], (FloatNumber, LateFloat)):
+            filled = self._is_filled(args, target, last)
+            return args if filled is None else [*args[:-1], self.assigned(last, filled.dtype, filled.device)]
         number = as_float(self.recorder.vm, args[-1]) if args and (target in FILLING or target in LERPING) else None
         if changes(number) and len(args) == FILLING.get(target) and (filled := self._is_filled(args, target, number)) is not None:
             return [*args[:-1], self.double_of(number, filled)]
