@@ -31,6 +31,7 @@ def assigned(x: torch.Tensor, k: float) -> torch.Tensor:
 
 PROGRAMS: dict[str, Any] = {
     "a product": lambda x, k: x * k,
+    "of a sum": lambda x, k: x.sum() * k,
     "a quotient": lambda x, k: k / (x + 1),
     "in place": lambda x, k: (x + 1).add_(k).mul_(k),
     "a step": lambda x, k: x.add(x.sin(), alpha=-k),
@@ -78,11 +79,16 @@ def test_one_graph_serves_all_numbers(name, device):
     assert count == 2 and devices == {device}
 
 
-@pytest.mark.parametrize("name", ["a product", "in place", "filling", "choosing", "comparing"])
-def test_beside_half_precision_they_are_numbers_of_the_processor(name):
-    """A tensor without dimensions on the device would be rounded to half precision first."""
+@pytest.mark.parametrize("name", ["a product", "of a sum", "a quotient", "comparing", "filling", "choosing", "an item"])
+def test_beside_half_precision_they_are_on_the_device_and_not_rounded(name):
+    """A tensor without dimensions on the device would be rounded to half precision first: the operator computes in single precision."""
     count, devices = given(PROGRAMS[name], torch.bfloat16)
-    assert count == 2 and CPU in devices and META not in devices
+    assert count == 2 and devices == {META}
+
+
+def test_in_place_of_half_precision_they_are_numbers_of_the_processor():
+    count, devices = given(PROGRAMS["in place"], torch.bfloat16)
+    assert count == 2 and CPU in devices
 
 
 def test_attributes_and_sizes():

@@ -25,12 +25,17 @@ ARITHMETIC = ("add", "sub", "mul", "truediv")
 WHOLE = ("remainder", "fmod", "floor_divide")
 COMPARED = tuple(name.strip("_") for name in COMPARISONS)
 IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
-WITH_SCALARS = IN_PLACE | {
-    *(getattr(operator, name) for name in ARITHMETIC + COMPARED),
-    *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
-    *("add", "sub", "mul", "div", *COMPARED),
-    *(operator.mod, operator.floordiv, *WHOLE, *(getattr(torch, name) for name in WHOLE)),
-}
+WHOLE_NUMBERED = frozenset([operator.mod, operator.floordiv, *WHOLE, *(getattr(torch, name) for name in WHOLE)])
+"""Operations of remainders and whole quotients."""
+WITH_SCALARS = (
+    IN_PLACE
+    | WHOLE_NUMBERED
+    | {
+        *(getattr(operator, name) for name in ARITHMETIC + COMPARED),
+        *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
+        *("add", "sub", "mul", "div", *COMPARED),
+    }
+)
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
 FILLING: dict[object, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.fill: 2, torch.where: 3}
 """Others that take one for their last argument, and how many they have."""

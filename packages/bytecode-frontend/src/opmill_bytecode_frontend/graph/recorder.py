@@ -392,6 +392,8 @@ class Recorder:
             return found
         demand_masks(vm, target, args)
         if not kwargs:
+            if (widened := self.scalars.widened(target, args)) is not None:
+                return widened
             args = self.scalars.among(target, args)
         kept = isinstance(target, type) and takes_operators(target)
         try:

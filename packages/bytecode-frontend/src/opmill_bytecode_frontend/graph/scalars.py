@@ -15,7 +15,7 @@ from ..values.opaque import RandomNumber
 from ..values.tensor import TensorValue
 from .doubles_of_data import double_of_data
 from .open_scalars import changes
-from .operands import FILLING, IN_PLACE, LERPING, WITH_SCALARS, is_lerped, is_plain
+from .operands import FILLING, IN_PLACE, LERPING, WHOLE_NUMBERED, WITH_SCALARS, is_lerped, is_plain
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -34,6 +34,32 @@ class Scalars:
         self.recorder = recorder
         self._inputs: dict[tuple[str, torch.device], TensorValue] = {}
 
+    def widened(self, target: Any, args: list[Value]) -> Value | None:
+        """What an operator gives for a tensor of half precision on a device and a float that is not assumed: it is computed in single
+        precision, as the device does, which rounds the result and not the number. None for others."""
+        if len(args) != 2 or target not in WITH_SCALARS or target in IN_PLACE or target in WHOLE_NUMBERED:
+            return None
+        tensor, other = args if type(args[0]) is TensorValue else args[::-1]
+        if type(tensor) is not TensorValue or type(other) is TensorValue or not self._is_low_on_device(tensor):
+            return None
+        number, fake, vm = as_float(self.recorder.vm, other), tensor.fake, self.recorder.vm
+        if not changes(number):
+            return None
+        if isinstance(number, LateFloat) and number.of is None and number.tensor.fake.device != fake.device:
+            return None
+        wide, scalar = tensor.of_dtype(vm, torch.float32), self.double_at(number, fake.device).of_dtype(vm, torch.float32)
+        operands: list[Value] = [wide, scalar] if tensor is args[0] else [scalar, wide]
+        made = (
+            self.recorder.call_method(vm, target, operands, {})
+            if isinstance(target, str)
+            else self.recorder.call_function(vm, target, operands, {})
+        )
+        return made.of_dtype(vm, fake.dtype) if isinstance(made, TensorValue) and made.fake.dtype is torch.float32 else made
+
+    def _is_low_on_device(self, tensor: TensorValue) -> bool:
+        fake = tensor.fake
+        return fake.dtype in LOW and fake.device.type != "cpu" and self.recorder.counts and is_plain(tensor)
+
     def among(self, target: object, args: list[Value]) -> list[Value]:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
@@ -48,7 +74,7 @@ class Scalars:
             return args if filled is None else [*args[:-1], self.assigned(last, filled.dtype, filled.device)]
         number = as_float(self.recorder.vm, args[-1]) if args and (target in FILLING or target in LERPING) else None
         if changes(number) and len(args) == FILLING.get(target) and (filled := self._is_filled(args, target, number)) is not None:
-            return [*args[:-1], self.double_of(number, filled)]
+            return [*args[:-1], self.double_at(number, filled.device)]
         if (
             changes(number)
             and len(args) == 3
