@@ -53,6 +53,7 @@ SCIPY = ("scipy",)
 TRIO = ("trio", "outcome", "sniffio", "attrs", "sortedcontainers", "idna")
 LEARNING = ("scikit-learn", "joblib", "threadpoolctl", "narwhals", *SCIPY)
 PLOTS = ("matplotlib", "pyparsing", "cycler", "kiwisolver", "contourpy", "fonttools", "python-dateutil", "six")
+PANDAS = ("pandas", "pytz", "python-dateutil", "six")
 GYM = ("gymnasium", "farama-notifications", "cloudpickle")
 SUITES = {
     "accelerate": Suite("1.15.0", "tests", ("parameterized",)),
@@ -75,7 +76,7 @@ SUITES = {
     "cebra": Suite(
         "0.6.1",
         "tests",
-        ("cloudpickle", "pandas", "pytz", "python-dateutil", "six", "literate-dataclasses", "tables", "h5py", *PLOTS, *LEARNING),
+        ("cloudpickle", *PANDAS, "literate-dataclasses", "tables", "h5py", *PLOTS, *LEARNING),
     ),
     "click": Suite("8.5.1", "tests", meant="not stress"),
     "compressed-tensors": Suite("0.20.0", "tests", ("loguru",)),
@@ -104,7 +105,7 @@ SUITES = {
     "einops": Suite("0.8.2", "einops/tests", ("parameterized",), {"EINOPS_TEST_BACKENDS": "numpy,torch"}),
     "ema-pytorch": Suite("0.8.3", "tests"),
     "entmax": Suite("1.3", "entmax", sources=False),
-    "evotorch": Suite("0.6.1", "tests", ("cma", "msgpack", "ray", "pandas", "pytz", "python-dateutil", "six", *GYM, *PLOTS)),
+    "evotorch": Suite("0.6.1", "tests", ("cma", "msgpack", "ray", *PANDAS, *GYM, *PLOTS)),
     "frozendict": Suite("2.5.1", "test"),
     "funcy": Suite("2.1", "tests", ("whatever",)),
     "funsor": Suite("0.4.8", "test", ("makefun", "multipledispatch", "opt_einsum", "pyro-ppl", "pyro-api")),
@@ -200,9 +201,7 @@ SUITES = {
     "python-dateutil": Suite("4.0.0", "tests", ("tzdata", "hypothesis", "sortedcontainers", "freezegun", "six")),
     "pytorch-forecasting": Suite("1.8.0", "tests", ("pandas", "python-dateutil", "pytz", "six", "scikit-base", *LEARNING)),
     "pytorch-ignite": Suite("0.5.5", "tests/ignite", ("cloudpickle", "dill", *PLOTS, *LEARNING)),
-    "pytorch-widedeep": Suite(
-        "1.7.0", "tests", ("pandas", "pytz", "python-dateutil", "six", "einops", "wrapt", "torchmetrics", "gensim", "smart_open", *LEARNING)
-    ),
+    "pytorch-widedeep": Suite("1.7.0", "tests", (*PANDAS, "einops", "wrapt", "torchmetrics", "gensim", "smart_open", *LEARNING)),
     "pytorch_optimizer": Suite("4.1.0", "tests"),
     "pytorch-warmup": Suite("0.2.0", "test"),
     "schema": Suite("0.7.8", "test_schema.py"),
@@ -211,7 +210,7 @@ SUITES = {
     "sinabs": Suite("3.1.3", "tests", ("pbr", "nir", "nirtorch", "h5py", *PLOTS)),
     "singd": Suite("0.0.5", "test", ("einops", "einconv", "imageio", "memory-profiler", "codetiming", *PLOTS)),
     "skorch": Suite("1.4.0", "skorch/tests", ("cloudpickle", "tabulate", *LEARNING)),
-    "stable_baselines3": Suite("2.9.2", "tests", ("cloudpickle", "pandas", "pytz", "python-dateutil", "six", *GYM, *PLOTS)),
+    "stable_baselines3": Suite("2.9.2", "tests", ("cloudpickle", *PANDAS, *GYM, *PLOTS)),
     "sympy": Suite("1.14.0", "sympy/core/tests", ("mpmath",), sources=False),
     "tensorly": Suite("0.10.0", "tensorly", SCIPY, {"TENSORLY_BACKEND": "pytorch"}, sources=False),
     "tensorly-torch": Suite("0.5.0", "tltorch", ("tensorly", "opt_einsum", *SCIPY), {"TENSORLY_BACKEND": "pytorch"}),
@@ -222,9 +221,7 @@ SUITES = {
     "torch-affine-utils": Suite("0.6.0", "tests", ("einops",)),
     "torch-cubic-spline-grids": Suite("0.6.0", "tests", ("einops",)),
     "torch-einops-utils": Suite("0.2.0", "tests", ("einops",)),
-    "torch-fourier-filter": Suite(
-        "0.6.0", "tests", ("einops", "starfile", "torch-ctf", "torch-grid-utils", "pandas", "pytz", "python-dateutil", "six", *SCIPY)
-    ),
+    "torch-fourier-filter": Suite("0.6.0", "tests", ("einops", "starfile", "torch-ctf", "torch-grid-utils", *PANDAS, *SCIPY)),
     "torch-grid-utils": Suite("0.6.0", "tests", ("einops", *SCIPY)),
     "torch-optimizer": Suite("0.3.0", "tests", ("pytorch_ranger",)),
     "torch-pruning": Suite("1.6.1", "tests"),

@@ -385,8 +385,8 @@ MISTAKEN_OVER_GLOO: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def mistaken(call: Callable[[torch.Tensor], Any]) -> str:
-    """What is refused is so where the program calls it, and the program's own ``except`` hears of it."""
+def hearing(call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], tuple[torch.Tensor, str]]:
+    """A program whose own ``except`` hears what is refused where it calls it."""
 
     def function(x: torch.Tensor) -> Any:
         y = x * 2
@@ -396,7 +396,12 @@ def mistaken(call: Callable[[torch.Tensor], Any]) -> str:
             return y + 1, type(error).__name__
         return y, ""
 
-    x = ones(3)
+    return function
+
+
+def mistaken(call: Callable[[torch.Tensor], Any]) -> str:
+    """What is refused is so where the program calls it, and the program's own ``except`` hears of it."""
+    function, x = hearing(call), ones(3)
     (wanted, error), (found, other) = function(x), opmill.compile(function)(x)
     return differences([wanted], [found]) or ("" if error == other else f"{other}, not {error}")
 

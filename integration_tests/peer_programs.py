@@ -12,6 +12,7 @@ import torch.distributed as dist
 import torch.distributed.nn.functional as through
 
 import opmill
+from distributed_programs import hearing
 from opmill.compile import record_of
 from telling import tell
 
@@ -215,14 +216,7 @@ MISTAKEN: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 def mistaken(call: Callable[[torch.Tensor], Any]) -> str:
-    def function(x: torch.Tensor) -> Any:
-        y = x * 2
-        try:
-            call(y)
-        except Exception as error:
-            return y + 1, type(error).__name__
-        return y, ""
-
+    function = hearing(call)
     (wanted, error), (found, name) = function(ones(3)), opmill.compile(function)(ones(3))
     return "" if torch.equal(wanted, found) and error == name else f"{found} {name}, not {wanted} {error}"
 

@@ -7,7 +7,7 @@ is all of a wrapper but its plain tensors."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,12 +25,10 @@ _LAYOUTS = "torch.distributed.tensor._dtensor_spec"
 _DISPATCH = torch._C._disabled_torch_dispatch_impl
 
 
-def _takes_operators(cls: Any) -> bool:
+@once_for_each_class
+def takes_operators(cls: type) -> bool:
+    """Whether a class of tensors says itself what operators on them do."""
     return issubclass(cls, torch.Tensor) and cls is not FakeTensor and getattr(cls, "__torch_dispatch__", _DISPATCH) is not _DISPATCH
-
-
-takes_operators: Callable[[Any], bool] = once_for_each_class(_takes_operators)
-"""Whether a class of tensors says itself what operators on them do."""
 
 
 def is_wrapper(cls: Any) -> bool:

@@ -29,7 +29,7 @@ def sent(x: torch.Tensor, peer: int, tag: int, group: str) -> torch.Tensor:
 
 def received(like: torch.Tensor, peer: int, tag: int, group: str) -> torch.Tensor:
     """What process ``peer`` of the group sends, of these sizes."""
-    made = torch.empty_like(like, memory_format=torch.contiguous_format)
+    made = _alike(like)
     return _waited_for(made, _group(group).recv([made], peer, tag))
 
 
@@ -43,7 +43,7 @@ def reduced(x: torch.Tensor, op: str, root: int, group: str) -> torch.Tensor:
 
 def gathered(x: torch.Tensor, count: int, root: int, group: str) -> torch.Tensor:
     """At ``root`` the elements of all processes, which are ``count``; elsewhere, where that is 0, one element without meaning."""
-    made, options = x.new_empty(count * x.numel() if count else 1), c10d.GatherOptions()
+    made, options = _together(x, count), c10d.GatherOptions()
     options.rootRank = root
     parts = [list(made.view(count, -1).unbind())] if count else []
     return _waited_for(made, _group(group).gather(parts, [x.contiguous()], options))
@@ -51,7 +51,7 @@ def gathered(x: torch.Tensor, count: int, root: int, group: str) -> torch.Tensor
 
 def scattered(like: torch.Tensor, parts: list[torch.Tensor], root: int, group: str) -> torch.Tensor:
     """This process's of the ``parts`` that ``root`` has, of the sizes of ``like``; elsewhere there are none."""
-    made, options = torch.empty_like(like, memory_format=torch.contiguous_format), c10d.ScatterOptions()
+    made, options = _alike(like), c10d.ScatterOptions()
     options.rootRank = root
     given = [[part.contiguous() for part in parts]] if parts else []
     return _waited_for(made, _group(group).scatter([made], given, options))
@@ -71,11 +71,15 @@ def _alike(like: torch.Tensor, *others: object) -> torch.Tensor:
     return torch.empty_like(like, memory_format=torch.contiguous_format)
 
 
+def _together(x: torch.Tensor, count: int, *others: object) -> torch.Tensor:
+    return x.new_empty(count * x.numel() if count else 1)
+
+
 _SHAPES = {
     "sent": lambda x, *others: x.new_empty(1),
     "received": _alike,
     "reduced": _alike,
-    "gathered": lambda x, count, *others: x.new_empty(count * x.numel() if count else 1),
+    "gathered": _together,
     "scattered": _alike,
 }
 

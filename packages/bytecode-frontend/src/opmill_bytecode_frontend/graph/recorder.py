@@ -51,7 +51,7 @@ from .questions import name_of
 from .regions import Region
 from .results import PLAIN, contains_tensor, is_answer, is_member, on_processor
 from .said import Said
-from .scalars import KINDS, Scalars
+from .scalars import DTYPE_OF_TYPE, Scalars
 from .several import refused_write
 from .versions import Writes, memory, versions
 
@@ -96,7 +96,6 @@ class Recorder:
         """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
         self.scalars = Scalars(self)
-        """Inputs that stand for floats, by how these are computed."""
         self.leaves: list[tuple[torch.Tensor, int]] = []
         """Tensors that require grad and were made in captured code, and the place where."""
         self.went_back = False
@@ -324,8 +323,8 @@ class Recorder:
             plain = value.constant()
         except NotConstant:
             raise not_graphable(value) from None
-        if isinstance(plain, type) and plain in KINDS:
-            return KINDS[plain]
+        if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
+            return DTYPE_OF_TYPE[plain]
         if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
             if plain.dtype.kind == "b":  # for which torch has errors of its own
                 raise not_graphable(value)

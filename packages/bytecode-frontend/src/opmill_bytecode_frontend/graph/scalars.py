@@ -12,7 +12,7 @@ from ..values.base import Value
 from ..values.data_dependent import LateFloat
 from ..values.floating import FloatNumber, as_float
 from ..values.opaque import RandomNumber
-from ..values.tensor import TensorValue
+from ..values.tensor import COMPUTED_IN, TensorValue
 from .doubles_of_data import double_of_data
 from .open_scalars import changes
 from .operands import FILLING, IN_PLACE, LERPING, WHOLE_NUMBERED, WITH_SCALARS, is_lerped, is_plain
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 
 CPU = torch.device("cpu")
-LOW = (torch.float16, torch.bfloat16)
-KINDS: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+DTYPE_OF_TYPE: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 """Types of tensors that hold a number of Python's."""
+
+
+def can_lie(number: object, device: torch.device) -> bool:
+    """Whether a tensor there may stand for the number: what a graph computes of data lies where these do."""
+    return not isinstance(number, LateFloat) or number.of is not None or number.tensor.fake.device == device
 
 
 class Scalars:
@@ -33,6 +37,7 @@ class Scalars:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._inputs: dict[tuple[str, torch.device], TensorValue] = {}
+        """Inputs that stand for floats, by how these are computed and where they lie."""
 
     def widened(self, target: Any, args: list[Value]) -> Value | None:
         """What an operator gives for a tensor of half precision on a device and a float that is not assumed: it is computed in single
@@ -43,28 +48,27 @@ class Scalars:
         if type(tensor) is not TensorValue or type(other) is TensorValue or not self._is_low_on_device(tensor):
             return None
         number, fake, vm = as_float(self.recorder.vm, other), tensor.fake, self.recorder.vm
-        if not changes(number):
+        if not changes(number) or not can_lie(number, fake.device):
             return None
-        if isinstance(number, LateFloat) and number.of is None and number.tensor.fake.device != fake.device:
-            return None
-        wide, scalar = tensor.of_dtype(vm, torch.float32), self.double_at(number, fake.device).of_dtype(vm, torch.float32)
+        in_wide = COMPUTED_IN[fake.dtype]
+        wide, scalar = tensor.of_dtype(vm, in_wide), self.double_at(number, fake.device).of_dtype(vm, in_wide)
         operands: list[Value] = [wide, scalar] if tensor is args[0] else [scalar, wide]
         made = (
             self.recorder.call_method(vm, target, operands, {})
             if isinstance(target, str)
             else self.recorder.call_function(vm, target, operands, {})
         )
-        return made.of_dtype(vm, fake.dtype) if isinstance(made, TensorValue) and made.fake.dtype is torch.float32 else made
+        return made.of_dtype(vm, fake.dtype) if isinstance(made, TensorValue) and made.fake.dtype is in_wide else made
 
     def _is_low_on_device(self, tensor: TensorValue) -> bool:
         fake = tensor.fake
-        return fake.dtype in LOW and fake.device.type != "cpu" and self.recorder.counts and is_plain(tensor)
+        return fake.dtype in COMPUTED_IN and fake.device.type != "cpu" and self.recorder.counts and is_plain(tensor)
 
     def among(self, target: object, args: list[Value]) -> list[Value]:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
             floats = [as_float(self.recorder.vm, a) for a in args]  # of sizes, too: backends know few operators that take these
-            numbers = [i for i, a in enumerate(floats) if type(a) in (FloatNumber, LateFloat)]
+            numbers = [i for i, a in enumerate(floats) if changes(a)]
             if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and self.takes(tensor, floats[numbers[0]]):
                 in_place = numbers == [1] and target in IN_PLACE
                 scalar = self._beside(floats[numbers[0]], tensor.fake, in_place)
@@ -90,9 +94,9 @@ class Scalars:
         """Whether a tensor may stand for the number beside this one. Backends of others are given numbers on devices as they are. What a
         device computes is a tensor there, which is rounded to a type of half precision, as Python's numbers are not."""
         on_processor, late = tensor.fake.device.type == "cpu", isinstance(number, LateFloat)
-        if not is_plain(tensor) or not (on_processor or (self.recorder.counts and not (late and tensor.fake.dtype in LOW))):
+        if not is_plain(tensor) or not (on_processor or (self.recorder.counts and not (late and tensor.fake.dtype in COMPUTED_IN))):
             return False
-        return not isinstance(number, LateFloat) or number.of is not None or number.tensor.fake.device == tensor.fake.device
+        return can_lie(number, tensor.fake.device)
 
     def assigned(self, number: FloatNumber | LateFloat, dtype: torch.dtype, device: torch.device = CPU) -> TensorValue:
         """The tensor that stands for a float which is assigned to items of a tensor of this type."""
@@ -109,7 +113,7 @@ class Scalars:
     def _beside(self, number: object, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
         """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
         floating = fake.is_floating_point()
-        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in LOW):
+        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in COMPUTED_IN):
             return None
         scalar = self.double_of(number, fake)
         if floating and (fake.dim() or fake.dtype is torch.float64):
@@ -118,7 +122,7 @@ class Scalars:
 
     def drawn(self, number: RandomNumber, like: Any = None, sizes: Iterable[object] | None = None) -> TensorValue:
         """A number that is drawn before the graph runs, or an array like this one, of other sizes where these are given."""
-        tensor = torch.scalar_tensor(0, dtype=KINDS[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
+        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
         fake = self.recorder.context.from_tensor(tensor)
         if sizes is not None:
             fake = self.recorder.context.run(torch.ops.aten.empty.memory_format, [list(sizes)], {"dtype": tensor.dtype})
@@ -130,7 +134,7 @@ class Scalars:
     def double_of(self, number: object, like: torch.Tensor) -> TensorValue:
         """The tensor of a double that a float is in the graph, beside one like this. It lies where that one does, so that nothing is
         copied there in between; beside half precision it is a number of the processor, as which it is not rounded."""
-        return self.double_at(number, CPU if like.dtype in LOW else like.device)
+        return self.double_at(number, CPU if like.dtype in COMPUTED_IN else like.device)
 
     def double_at(self, number: object, device: torch.device) -> TensorValue:
         """The tensor of a double that a float is in the graph: what the graph computes, or an input."""
